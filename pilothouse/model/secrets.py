@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS secrets, and the port through which they come.
+
+A secret is never part of a mesh state, a plan or a log: those hold keys. The type redacts itself wherever it is printed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from pilothouse.model import changes
+
+
+class SecretKey(NamedTuple):
+    """Names a TLS secret; sorts by namespace, name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """``NAMESPACE/NAME``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSecret:
+    """A certificate chain and its key, PEM, from one revision of one secret."""
+
+    key: SecretKey
+    certificate_chain: bytes = dataclasses.field(repr=False)
+    private_key: bytes = dataclasses.field(repr=False)
+
+
+class SecretSource(Protocol):
+    """Where secrets come from; the promises are those of a ConfigStore."""
+
+    name: str
+
+    def secrets(self) -> Mapping[SecretKey, TlsSecret]:
+        """The present usable secrets, in key order."""
+
+    def subscribe(self, notify: Callable[[changes.Change], None]) -> Callable[[], None]:
+        """Call ``notify`` after each change; the answer ends the subscription."""

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ProxyPlan, the intermediate representation: what a proxy must do, in words that no proxy product owns.
+
+A plan is a tuple of layers. Layers are built once and shared by all proxies that have them: two replicas of a workload hold
+the very same objects. Everything is a frozen, hashable value in a total order, and the arguments of whatever translates one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Literal
+
+from pilothouse.model import keys, secrets, services
+
+Origins = tuple[keys.ObjectKey, ...]
+"""Keys of the config objects that a part comes from, sorted; with the objects those were derived from."""
+
+
+class Direction(enum.StrEnum):
+    """Which way traffic goes, seen from the proxy."""
+
+    INBOUND = "inbound"
+    OUTBOUND = "outbound"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ClusterKey:
+    """Names a cluster: a service port seen through a label set, or a port of the application beside an inbound proxy."""
+
+    direction: Direction
+    port: int
+    service: keys.ServiceKey | None = None
+    """None for inbound."""
+    labels: keys.Labels = ()
+    external: bool = False
+    """True when ``service`` names an ExternalService."""
+    scope: str = ""
+    """Namespace of the clients whose own policy shapes it; empty for the cluster that everybody shares."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CircuitBreaker:
+    """Limits of one client proxy towards one cluster; None means no limit."""
+
+    max_connections: int | None = None
+    max_pending_requests: int | None = None
+    max_requests: int | None = None
+    max_retries: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Host (IP literal, or a name for DNS clusters) and port."""
+
+    host: str
+    port: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Where requests can be sent, and how to talk to it."""
+
+    key: ClusterKey
+    resolution: Literal["eds", "static", "dns"] = "eds"
+    addresses: tuple[Address, ...] = ()
+    """Sorted; for static and dns only."""
+    http2: bool = False
+    connect_timeout_ms: int = 10_000
+    load_balancer: Literal["least_request", "round_robin", "random"] = "least_request"
+    circuit_breaker: CircuitBreaker = CircuitBreaker()
+    origins: Origins = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LocalityEndpoints:
+    """The ready endpoints of a cluster in one locality."""
+
+    locality: services.Locality
+    addresses: tuple[Address, ...]
+    """Sorted, without duplicates."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterEndpoints:
+    """The endpoints of one EDS cluster; empty when there are none, never missing."""
+
+    key: ClusterKey
+    localities: tuple[LocalityEndpoints, ...] = ()
+    """Sorted by locality."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderMatch:
+    """A test of one header."""
+
+    name: str
+    """Lower case."""
+    kind: Literal["exact", "prefix", "regex", "present", "absent"]
+    value: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RouteMatch:
+    """All conditions that are set must hold."""
+
+    path_kind: Literal["any", "exact", "prefix", "regex"] = "any"
+    """``prefix`` is by whole path elements; its value has no trailing slash and is not ``/`` (that is ``any``)."""
+    path: str = ""
+    method: str = ""
+    headers: tuple[HeaderMatch, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedCluster:
+    """A share of a route's requests; ``cluster`` is None for the share of a reference that cannot be resolved (500)."""
+
+    cluster: ClusterKey | None
+    weight: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """When a failed request is tried again."""
+
+    attempts: int = 2
+    per_try_timeout_ms: int | None = None
+    retry_on: tuple[str, ...] = ("connect-failure", "refused-stream")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """Send the request on."""
+
+    clusters: tuple[WeightedCluster, ...]
+    """At least one; the sum of weights is greater than 0."""
+    timeout_ms: int = 0
+    """0 means no limit."""
+    retry: Retry | None = Retry()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Redirect:
+    """Answer with a redirect; None keeps that part of the request's URL."""
+
+    code: int = 302
+    scheme: str | None = None
+    host: str | None = None
+    port: int | None = None
+    path: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DirectResponse:
+    """Answer without asking anybody; for what cannot be resolved or is not allowed."""
+
+    status: int
+    body: str = ""
+
+
+Action = Forward | Redirect | DirectResponse
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One match and its action."""
+
+    name: str
+    """``RouteRule/NAMESPACE/NAME/POSITION[/ROUTE NAME]`` or ``default``; for people, spans and explain."""
+    match: RouteMatch
+    action: Action
+    origins: Origins = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualHost:
+    """Routes of some domains, first match wins."""
+
+    name: str
+    domains: tuple[str, ...]
+    """Sorted; unique within a route configuration. A domain without port stands for every port only if the listener strips ports."""
+    routes: tuple[Route, ...]
+    origins: Origins = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RouteConfiguration:
+    """The virtual hosts of one listener or scope."""
+
+    name: str
+    virtual_hosts: tuple[VirtualHost, ...]
+    """Sorted by name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tracing:
+    """Where the proxy sends its spans (OTLP over gRPC)."""
+
+    collector: ClusterKey
+    """The collector's cluster, which some layer of the same plan holds."""
+    sampling_percent: float = 100.0
+    service_name: str = ""
+    origins: Origins = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A port that the proxy listens on for HTTP, and the route configuration it uses."""
+
+    name: str
+    direction: Direction
+    address: str
+    port: int
+    route_configuration: str
+    certificates: tuple[secrets.SecretKey, ...] = ()
+    """The certificates; their order is that of the MeshGateway, the first is the default; empty means plain HTTP."""
+    edge: bool = False
+    """True at a gateway: request headers of the outside are not trusted."""
+    strip_port: bool = False
+    """True: the port in the Host header takes no part in matching."""
+    tracing: Tracing | None = None
+    origins: Origins = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A part of a plan that several proxies share. Names are disjoint between the layers of one plan."""
+
+    clusters: tuple[Cluster, ...] = ()
+    endpoints: tuple[ClusterEndpoints, ...] = ()
+    route_configurations: tuple[RouteConfiguration, ...] = ()
+    listeners: tuple[Listener, ...] = ()
+    secrets: tuple[secrets.SecretKey, ...] = ()
+    """Secrets that this proxy may be served."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyPlan:
+    """What one proxy must do."""
+
+    layers: tuple[Layer, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class NotReady:
+    """A proxy cannot be planned yet: these config sources or stores have not synced."""
+
+    waiting_for: tuple[str, ...]
