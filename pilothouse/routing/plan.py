@@ -230,7 +230,7 @@ class Layer:
     endpoints: tuple[ClusterEndpoints, ...] = ()
     route_configurations: tuple[RouteConfiguration, ...] = ()
     listeners: tuple[Listener, ...] = ()
-    secrets: tuple[secrets.SecretKey, ...] = ()
+    certificates: tuple[secrets.SecretKey, ...] = ()
     """Secrets that this proxy may be served."""
 
 

@@ -11,18 +11,19 @@ import dataclasses
 from collections.abc import Mapping
 
 from pilothouse.config import objects
-from pilothouse.model import keys, services
+from pilothouse.model import keys
+from pilothouse.model import services as registry
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MeshState:
     """The world at one moment."""
 
-    services: Mapping[keys.ServiceKey, services.Service] = dataclasses.field(default_factory=dict)
+    services: Mapping[keys.ServiceKey, registry.Service] = dataclasses.field(default_factory=dict)
     """In key order."""
-    endpoints: Mapping[keys.ServiceKey, tuple[services.Endpoint, ...]] = dataclasses.field(default_factory=dict)
+    endpoints: Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]] = dataclasses.field(default_factory=dict)
     """In key order; the endpoints of each service are sorted."""
-    workloads: tuple[services.Workload, ...] = ()
+    workloads: tuple[registry.Workload, ...] = ()
     """Sorted by namespace, name."""
     configs: Mapping[keys.ObjectKey, objects.Config] = dataclasses.field(default_factory=dict)
     """What is in force, of every kind, in key order."""
