@@ -5,7 +5,6 @@ Hatchling runs it for the sdist, the wheel and an editable install. How the modu
 `tools/envoy_modules.py`'s business; `make gen` uses the very same.
 """
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -42,23 +41,14 @@ class PilothouseBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatc
 
 def _commit_module() -> str:
     """The text of `pilothouse/_commit.py`: git's word, else the sdist's, else "unknown"."""
+    from pilothouse import buildinfo  # noqa: PLC0415 - found through sys.path as set above
+
     carried = ROOT / "pilothouse" / "_commit.py"
-    # Only our own .git counts: an unpacked sdist may lie inside somebody else's work tree.
-    if not (ROOT / ".git").exists() and carried.exists():
+    commit = buildinfo.commit_of(ROOT)
+    if commit == buildinfo.UNKNOWN and carried.exists():
         return carried.read_text()
     return (
         "# SPDX-License-Identifier: Apache-2.0\n"
         '"""Written by the build: the git commit of this package."""\n\n'
-        f'COMMIT = "{_git_commit()}"\n'
+        f'COMMIT = "{commit}"\n'
     )
-
-
-def _git_commit() -> str:
-    if not (ROOT / ".git").exists():
-        return "unknown"
-    describe = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
-    try:
-        found = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return found.stdout.strip()

@@ -76,7 +76,8 @@ def roots() -> list[str]:
 
 def pinned(name: str) -> str:
     """The exact version that the build requirements give for a distribution."""
-    requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    requires: list[str] = project["build-system"]["requires"]
     return next(r.removeprefix(f"{name}==") for r in requires if r.startswith(f"{name}=="))
 
 

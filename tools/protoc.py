@@ -16,8 +16,8 @@ PACKAGE_DOC = '"""Generated from protobuf files by `make gen`: do not edit."""\n
 def run(arguments: Sequence[str]) -> None:
     """Run protoc with both mypy plugins; what it says goes to the terminal."""
     command = [sys.executable, "-m", "grpc_tools.protoc"]
-    for plugin in ("protoc-gen-mypy", "protoc-gen-mypy_grpc"):
-        command.append(f"--plugin={plugin}={_plugin(plugin)}")
+    plugins = ("protoc-gen-mypy", "protoc-gen-mypy_grpc")
+    command += [f"--plugin={plugin}={_plugin(plugin)}" for plugin in plugins]
     subprocess.run([*command, *arguments], check=True)
 
 
