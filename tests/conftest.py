@@ -26,3 +26,5 @@ def pytest_configure(config: pytest.Config) -> None:
     asyncio.set_event_loop(None)
     if config.getoption("--rewrite-golden") and "CI" in os.environ:
         raise pytest.UsageError("CI compares golden files, it never rewrites them")
+    if config.getoption("--rewrite-golden"):
+        os.environ["PILOTHOUSE_REWRITE_GOLDEN"] = "1"  # read by tests/support/golden.py
