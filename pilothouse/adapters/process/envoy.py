@@ -102,8 +102,12 @@ async def validate(bootstrap: Path, *, envoy: Path, within: float = 15.0) -> Non
 
 
 def _own_words(text: str) -> str:
-    """What Envoy said, without its log prefixes, each line once."""
-    lines = [_LOG_PREFIX.sub("", line).strip() for line in text.splitlines()]
+    """What Envoy said, without its log prefixes, each line once.
+
+    Protobuf puts random runs of blanks into its messages, so that nobody compares them; people and
+    log searches do, so blanks become one.
+    """
+    lines = [" ".join(_LOG_PREFIX.sub("", line).split()) for line in text.splitlines()]
     return "\n".join(dict.fromkeys(line for line in lines if line))
 
 
