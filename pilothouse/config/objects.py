@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Config objects inside Pilothouse, and the port through which stores deliver them.
 
-A `Config` is an object's identity, its spec as the api message it was written in, and a digest of that spec.
-Specs are shared and never mutated; two specs are equal when their digests are.
+A `Config` is an object's identity, its spec as the api message it was written in, and a digest of
+that spec. Specs are shared and never mutated; two specs are equal when their digests are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Meta:
     key: keys.ObjectKey
     generation: int = 1
     created: int = 0
-    """creationTimestamp in nanoseconds since 1970; 0 when absent: equal to each other and older than any time."""
+    """creationTimestamp in nanoseconds since 1970; 0 when absent, so older than any time."""
     labels: keys.Labels = ()
     annotations: keys.Labels = ()
     origins: tuple[keys.ObjectKey, ...] = ()
@@ -47,7 +47,11 @@ class Meta:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Config:
-    """One config object. Equal when key, generation, age, origins and spec are: what may reach a proxy or a status."""
+    """One config object.
+
+    Equal when key, generation, age, origins, spec and source are: what may reach a proxy or a
+    status.
+    """
 
     meta: Meta
     spec: message.Message
@@ -57,7 +61,10 @@ class Config:
     source: str = ""
     """Name of the store or config source that holds it."""
     location: str = ""
-    """Where it was read, for people: ``FILE:DOCUMENT``; empty when not from a file. No part of equality."""
+    """Where it was read, for people: ``FILE:DOCUMENT``; empty when not from a file.
+
+    No part of equality.
+    """
 
     @property
     def key(self) -> keys.ObjectKey:
@@ -79,7 +86,7 @@ class Config:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something in a source that is not an object yet: a file that cannot be parsed, a document of an unknown kind."""
+    """Something in a source that is no object: a file or document that cannot be understood."""
 
     location: str
     """``FILE`` or ``FILE:DOCUMENT`` (documents count from 1)."""
@@ -103,8 +110,9 @@ class StoreState:
 class ConfigStore(Protocol):
     """Where config objects come from.
 
-    ``current`` is AT LEAST as fresh as the change last notified and MAY be fresher. Once synced, a store that loses its
-    source keeps the last good state. Change handlers are called in order, on the event loop of the store.
+    ``current`` is AT LEAST as fresh as the change last notified and MAY be fresher. Once synced, a
+    store that loses its source keeps the last good state. Change handlers are called in order, on
+    the event loop of the store.
     """
 
     name: str
