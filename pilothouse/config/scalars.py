@@ -64,6 +64,7 @@ def _integer(number: re.Match[str], text: str) -> int | str:
 # at most five digits.
 _DURATION = re.compile(r"(?:[0-9]{1,5}(?:h|m|s|ms)){1,4}")
 _DURATION_PART = re.compile(r"([0-9]+)(h|ms|m|s)")
+DURATION_FORM = "a duration such as 500ms, 2s or 1m30s"
 _UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 MAX_DURATION = 99_999 * _UNITS["h"] + 59 * _UNITS["m"] + 59 * _UNITS["s"] + 999
 """In milliseconds: ``99999h59m59s999ms``, the longest that the syntax of a duration can say."""
@@ -76,10 +77,7 @@ def parse_duration(text: str) -> int:
         ValueError: the text is none; its message says how one is written.
     """
     if not _DURATION.fullmatch(text):
-        raise ValueError(
-            "must be a duration such as 500ms, 2s or 1m30s: whole numbers with h, m, s or ms,"
-            f" is {text!r}"
-        )
+        raise ValueError(f"must be {DURATION_FORM}: whole numbers with h, m, s or ms, is {text!r}")
     total = sum(int(count) * _UNITS[unit] for count, unit in _DURATION_PART.findall(text))
     if total > MAX_DURATION:
         raise ValueError(f"must be at most {format_duration(MAX_DURATION)}, is {text!r}")
@@ -101,6 +99,7 @@ def format_duration(milliseconds: int) -> str:
 _TIME = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(?:[Zz]|([+-]\d{2}:\d{2}))"
 )
+TIME_FORM = "a time as in RFC 3339, 2026-01-31T12:00:00Z"
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -110,7 +109,7 @@ def parse_time(text: str) -> int:
     Raises:
         ValueError: the text is none, or is before 1970; its message says how one is written.
     """
-    wrong = f"must be a time as in RFC 3339, 2026-01-31T12:00:00Z, is {text!r}"
+    wrong = f"must be {TIME_FORM}, is {text!r}"
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(wrong)

@@ -54,7 +54,10 @@ def _kind(whole: type[protobuf.Message], spec: type[protobuf.Message]) -> Kind:
 
 
 def _plural(singular: str) -> str:
-    return singular[:-1] + "ies" if singular.endswith("y") else singular + "s"
+    # As English has it: policies, but gateways.
+    if singular.endswith("y") and singular[-2] not in "aeiou":
+        return singular[:-1] + "ies"
+    return singular + "s"
 
 
 _ALL = (

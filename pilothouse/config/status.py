@@ -37,7 +37,7 @@ _API_VERSIONS = {
 
 
 def reference(key: keys.ObjectKey) -> status_pb2.ObjectReference:
-    """A key as the api writes it; ``api_version`` is empty for a kind that Pilothouse does not know."""
+    """A key as the api writes it; ``api_version`` is empty for a kind that is unknown here."""
     return status_pb2.ObjectReference(
         api_version=_API_VERSIONS.get(key.kind, ""),
         kind=key.kind,
@@ -107,7 +107,7 @@ def merged(conditions: Iterable[objects.Condition]) -> objects.Condition:
         type=name,
         status=counting[0].status,
         reason=counting[0].reason,
-        message=" ".join(messages),
+        message="; ".join(messages),
     )
 
 
