@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a Kubernetes manifest field by field, and collects everything that is wrong with it.
+
+Only the fields that are asked for are looked at; others may hold anything. A missing field and an
+explicit null are the same, as they are for the Kubernetes API.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pilothouse.config import documents, objects, scalars
+from pilothouse.model import keys
+
+DEFAULT_NAMESPACE = "default"
+
+
+class Field:
+    """One place in a manifest: its value, its path, and where its manifest's violations go."""
+
+    __slots__ = ("_path", "_violations", "value")
+
+    def __init__(self, value: Any, *, path: str = "", violations: list[str] | None = None) -> None:
+        self.value = value
+        self._path = path
+        self._violations: list[str] = violations if violations is not None else []
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """What was found wrong so far, in the manifest's order of reading: ``FIELD: REASON``."""
+        return tuple(self._violations)
+
+    @property
+    def path(self) -> str:
+        """``spec.ports[0].port``, for messages."""
+        return self._path
+
+    @property
+    def present(self) -> bool:
+        """True unless the field is missing or null."""
+        return self.value is not None
+
+    def refuse(self, reason: str) -> None:
+        """Note that this field is wrong."""
+        self._violations.append(f"{self._path}: {reason}" if self._path else reason)
+
+    def __getitem__(self, name: str) -> Field:
+        """The field of this name; as if missing when this is no mapping, which is noted."""
+        path = f"{self._path}.{name}" if self._path else name
+        value = None
+        if isinstance(self.value, Mapping):
+            value = self.value.get(name)
+        elif self.value is not None:
+            self._mismatch("a mapping")
+            self.value = None  # said once
+        return Field(value, path=path, violations=self._violations)
+
+    def entry(self, name: str) -> Field:
+        """Like ``[name]`` for keys that hold dots: annotations, labels, data."""
+        inner = self[name]
+        inner._path = f"{self._path}[{name}]"  # noqa: SLF001  its own kind
+        return inner
+
+    def each(self) -> Iterator[Field]:
+        """The items of a list; none for a missing field."""
+        if self.value is None:
+            return
+        if not isinstance(self.value, list):
+            self._mismatch("a list")
+            return
+        for index, item in enumerate(self.value):
+            yield Field(item, path=f"{self._path}[{index}]", violations=self._violations)
+
+    def text(self, default: str = "") -> str:
+        """A string; ``default`` when it is missing or wrong."""
+        if self.value is None:
+            return default
+        if not isinstance(self.value, str):
+            self._mismatch("a string")
+            return default
+        return self.value
+
+    def required(self) -> str:
+        """A string that must be there and not be empty."""
+        text = self.text()
+        if not text and (self.value is None or self.value == ""):
+            self.refuse("is required")
+        return text
+
+    def number(self, *, low: int, high: int) -> int | None:
+        """An integer within bounds; None when it is missing or wrong."""
+        if self.value is None:
+            return None
+        if not isinstance(self.value, int) or isinstance(self.value, bool):
+            self._mismatch("an integer")
+            return None
+        if not low <= self.value <= high:
+            self.refuse(f"must be {low} to {high}, is {self.value}")
+            return None
+        return self.value
+
+    def flag(self) -> bool | None:
+        """A boolean; None when it is missing or wrong."""
+        if self.value is None or isinstance(self.value, bool):
+            return self.value
+        self._mismatch("true or false")
+        return None
+
+    def texts(self) -> tuple[str, ...]:
+        """The strings of a list, in its order."""
+        return tuple(item.text() for item in self.each())
+
+    def pairs(self) -> keys.Labels:
+        """A mapping of strings to strings, sorted."""
+        if self.value is None:
+            return ()
+        if not isinstance(self.value, Mapping):
+            self._mismatch("a mapping")
+            return ()
+        found = [(name, self.entry(name).text()) for name in self.value]
+        return tuple(sorted(found))
+
+    def time(self) -> int:
+        """Nanoseconds since 1970 of an RFC 3339 time; 0 when it is missing or wrong."""
+        text = self.text()
+        if not text:
+            return 0
+        try:
+            return scalars.parse_time(text)
+        except ValueError as error:
+            self.refuse(str(error))
+            return 0
+
+    def _mismatch(self, wanted: str) -> None:
+        self.refuse(f"must be {wanted}, is {documents.describe(self.value)}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What we read of an object's metadata."""
+
+    key: keys.ObjectKey
+    labels: keys.Labels = ()
+    annotations: keys.Labels = ()
+    created: int = 0
+    """Nanoseconds since 1970; 0 when absent."""
+    generation: int = 1
+    deleting: bool = False
+
+    def annotation(self, name: str) -> str | None:
+        """The value of an annotation; None when it is not there."""
+        return next((value for known, value in self.annotations if known == name), None)
+
+
+def head(root: Field, *, namespaced: bool = True) -> Head:
+    """Read kind and metadata; violations are noted."""
+    metadata = root["metadata"]
+    namespace = metadata["namespace"].text() or DEFAULT_NAMESPACE
+    return Head(
+        key=keys.ObjectKey(
+            kind=root["kind"].required(),
+            namespace=namespace if namespaced else "",
+            name=metadata["name"].required(),
+        ),
+        labels=metadata["labels"].pairs(),
+        annotations=metadata["annotations"].pairs(),
+        created=metadata["creationTimestamp"].time(),
+        generation=metadata["generation"].number(low=0, high=2**63 - 1) or 1,
+        deleting=metadata["deletionTimestamp"].present,
+    )
+
+
+def problems(
+    document: documents.RawDocument, root: Field, key: keys.ObjectKey | None
+) -> tuple[objects.Problem, ...]:
+    """One problem for each violation noted at ``root`` or below it."""
+    return tuple(
+        objects.Problem(location=document.location, message=violation, key=key)
+        for violation in root.violations
+    )
