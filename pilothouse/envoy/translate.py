@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From plans to snapshots: every part is translated once, and shared by whoever has it.
+
+A change makes a new plan, most of whose parts are the old objects. Those are recognised by identity
+and cost next to nothing; what is new but equal gives the very resources that are there already. So
+equal plans end in one and the same snapshot, and an unchanged layer is an unchanged object, which
+is how the streams see that there is nothing to send.
+
+Certificates: a listener refers to the certificates that are there. One that is missing takes
+nothing from its neighbours; a listener that has none left is left out, since it could only refuse
+connections, and must never serve in the clear. A certificate that is deleted is no longer served.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from pilothouse.envoy import clusters, endpoints, listeners, memo, routes
+from pilothouse.envoy import secrets as certificates
+from pilothouse.model import secrets
+from pilothouse.routing import plan
+from pilothouse.xds import resources
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+_Identities = tuple[int, ...]
+_Part = tuple[memo.Entry[Any, Any], resources.Resource]
+_Secrets = frozenset[secrets.SecretKey]
+_NONE: _Secrets = frozenset()
+
+
+class _Generations(Generic[K, V]):
+    """What was used in this generation or in the one before."""
+
+    def __init__(self) -> None:
+        self._young: dict[K, V] = {}
+        self._old: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        value = self._young.get(key)
+        if value is None:
+            value = self._old.get(key)
+            if value is not None:
+                self._young[key] = value
+        return value
+
+    def put(self, key: K, value: V) -> V:
+        self._young[key] = value
+        return value
+
+    def begin(self) -> None:
+        self._old, self._young = self._young, {}
+
+    def __len__(self) -> int:
+        return len(self._young.keys() | self._old.keys())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Made(Generic[V]):
+    """A result, and what must live as long: memo entries, and objects known by identity."""
+
+    result: V
+    keep: tuple[object, ...]
+
+
+class Translator:
+    """Translates plans, and remembers. For use from one thread at a time."""
+
+    def __init__(self) -> None:
+        self._clusters = memo.Memo(clusters.resource)
+        self._endpoints = memo.Memo(endpoints.resource)
+        self._listeners = memo.Memo(listeners.resource)
+        self._chunks = memo.Memo(routes.chunk)
+        self._routes = {
+            ignore_port: memo.Memo(functools.partial(self._route, ignore_port=ignore_port))
+            for ignore_port in (False, True)
+        }
+        self._certificates = memo.Memo(certificates.resource)
+        self._layers: _Generations[tuple[int, _Secrets], _Made[resources.Layer]] = _Generations()
+        self._equal_layers: _Generations[_Identities, _Made[resources.Layer]] = _Generations()
+        self._snapshots: _Generations[_Identities, _Made[resources.Snapshot]] = _Generations()
+
+    def begin_generation(self) -> None:
+        """Forget what has not been used since the call before this one."""
+        self._layers.begin()
+        self._equal_layers.begin()
+        self._snapshots.begin()
+
+    def translate(self, layer: plan.Layer, *, missing: _Secrets = _NONE) -> resources.Layer:
+        """The resources of a layer, without its certificates.
+
+        Args:
+            layer: what to translate; the same object again costs one look.
+            missing: certificates that its listeners must do without.
+
+        Raises:
+            ValueError: two parts of a layer have one type and name.
+        """
+        key = (id(layer), missing)
+        known = self._layers.get(key)
+        if known is None:
+            parts = self._parts(layer, missing)
+            made = self._layer(tuple(resource for _, resource in parts))
+            known = self._layers.put(key, _Made(made, (layer, *(entry for entry, _ in parts))))
+        return known.result
+
+    def secret_layer(self, held: Iterable[secrets.TlsSecret]) -> resources.Layer:
+        """The certificates themselves, for proxies that may be served them."""
+        entries = tuple(map(self._certificates.entry, held))
+        return self._layer(tuple(entry.result for entry in entries), keep=entries)
+
+    def snapshot(
+        self, proxy: plan.ProxyPlan, held: Mapping[secrets.SecretKey, secrets.TlsSecret]
+    ) -> resources.Snapshot:
+        """Everything that a proxy may hold; the same object again when nothing in it changed.
+
+        Args:
+            proxy: its plan. Only certificates that the plan lists are given out.
+            held: every usable secret there is. It must have been read whole: what is not in it
+                counts as deleted, and listeners lose it.
+
+        Raises:
+            ValueError: two parts of a plan have one type and name.
+        """
+        listed = {key for layer in proxy.layers for key in layer.certificates}
+        served = tuple(held[key] for key in sorted(listed) if key in held)
+        there = {secret.key for secret in served}
+        layers = [self.translate(layer, missing=_needed(layer) - there) for layer in proxy.layers]
+        if served:
+            layers.append(self.secret_layer(served))
+        key = tuple(map(id, layers))
+        known = self._snapshots.get(key)
+        if known is None:
+            snapshot = resources.Snapshot.of(layers)
+            known = self._snapshots.put(key, _Made(snapshot, tuple(layers)))
+        return known.result
+
+    def _layer(
+        self, parts: tuple[resources.Resource, ...], *, keep: tuple[object, ...] = ()
+    ) -> resources.Layer:
+        """The layer of these resources; the same object for the same resources."""
+        key = tuple(map(id, parts))
+        known = self._equal_layers.get(key)
+        if known is None:
+            layer = resources.Layer.of(parts)
+            known = self._equal_layers.put(key, _Made(layer, (*parts, *keep)))
+        return known.result
+
+    def _parts(self, layer: plan.Layer, missing: _Secrets) -> list[_Part]:
+        """Each resource of a layer, and the memo entry that it came from."""
+        plain: tuple[memo.Entry[Any, resources.Resource], ...] = (
+            *map(self._clusters.entry, layer.clusters),
+            *map(self._endpoints.entry, layer.endpoints),
+        )
+        parts: list[_Part] = [(entry, entry.result) for entry in plain]
+        here = {configuration.name for configuration in layer.route_configurations}
+        ignoring = {one.route_configuration for one in layer.listeners if one.strip_port}
+        for configuration in layer.route_configurations:
+            route = self._routes[configuration.name in ignoring].entry(configuration)
+            parts.append((route, route.result.result))
+        for planned in layer.listeners:
+            served = _served(planned, missing)
+            if served is not None:
+                # Its routes ignore the port themselves, which leaves the Host header as it is.
+                strip = served.strip_port and served.route_configuration not in here
+                listener = self._listeners.entry(_replaced(served, strip_port=strip))
+                parts.append((listener, listener.result))
+        return parts
+
+    def _route(
+        self, configuration: plan.RouteConfiguration, *, ignore_port: bool
+    ) -> _Made[resources.Resource]:
+        entries = tuple(map(self._chunks.entry, configuration.virtual_hosts))
+        chunks = [entry.result for entry in entries]
+        return _Made(routes.resource(configuration, chunks, ignore_port=ignore_port), entries)
+
+
+def _needed(layer: plan.Layer) -> _Secrets:
+    return frozenset(key for listener in layer.listeners for key in listener.certificates)
+
+
+def _served(listener: plan.Listener, missing: _Secrets) -> plan.Listener | None:
+    """The listener with the certificates that are there; None when none of its own is."""
+    left = tuple(key for key in listener.certificates if key not in missing)
+    if listener.certificates and not left:
+        return None
+    return _replaced(listener, certificates=left)
+
+
+def _replaced(listener: plan.Listener, **changes: Any) -> plan.Listener:
+    """The listener with changes; the same object when nothing is changed."""
+    same = all(getattr(listener, name) == value for name, value in changes.items())
+    return listener if same else dataclasses.replace(listener, **changes)
