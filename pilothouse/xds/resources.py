@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resources, the layers that proxies share, and snapshots: everything a client may hold, as immutable values.
+
+Versions are content hashes, so equal content has an equal version on every replica and after every restart, and what did
+not change is never sent again. Comparing two snapshots skips the layers they share.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import types as stdlib_types
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+from pilothouse.model import keys
+from pilothouse.xds import framing
+
+Reference = tuple[str, str]
+"""Type URL and name of a resource that another one needs."""
+_EMPTY: Mapping[str, Resource] = stdlib_types.MappingProxyType({})
+_VERSION_LENGTH = 16
+
+
+class Resource:
+    """One named resource, encoded once. Equal when type, name and content are."""
+
+    __slots__ = (
+        "__weakref__",
+        "_delta",
+        "_sotw",
+        "body",
+        "metadata",
+        "name",
+        "origins",
+        "references",
+        "type_url",
+        "version",
+    )
+
+    def __init__(
+        self,
+        type_url: str,
+        name: str,
+        body: bytes,
+        *,
+        references: frozenset[Reference],
+        origins: tuple[keys.ObjectKey, ...],
+        metadata: bytes,
+    ) -> None:
+        """Use ``of``."""
+        self.type_url = type_url
+        self.name = name
+        self.body = body
+        self.version = hashlib.sha256(body).hexdigest()[:_VERSION_LENGTH]
+        self.references = references
+        self.origins = origins
+        self.metadata = metadata
+        self._sotw: bytes | None = None
+        self._delta: bytes | None = None
+
+    @classmethod
+    def of(
+        cls,
+        type_url: str,
+        name: str,
+        body: bytes,
+        *,
+        references: Iterable[Reference] = (),
+        origins: Iterable[keys.ObjectKey] = (),
+        metadata: bytes = b"",
+    ) -> Resource:
+        """Make a resource.
+
+        Args:
+            type_url: with the ``type.googleapis.com/`` prefix.
+            name: unique within the type.
+            body: the message, serialised deterministically.
+            references: resources that this one cannot do without.
+            origins: the config objects that it comes from.
+            metadata: an encoded ``envoy.config.core.v3.Metadata`` that travels beside the body in delta, for example a
+                trace context. No part of the version: it is sent only when the body changes.
+        """
+        return cls(
+            type_url,
+            name,
+            body,
+            references=frozenset(references),
+            origins=tuple(sorted(set(origins))),
+            metadata=metadata,
+        )
+
+    @property
+    def sotw_frame(self) -> bytes:
+        """The resource as a field of a DiscoveryResponse; made at first use."""
+        if self._sotw is None:
+            self._sotw = framing.sotw_resource(self.type_url, self.body)
+        return self._sotw
+
+    @property
+    def delta_frame(self) -> bytes:
+        """The resource as a field of a DeltaDiscoveryResponse; made at first use."""
+        if self._delta is None:
+            self._delta = framing.delta_resource(
+                self.name, self.version, self.type_url, self.body, self.metadata
+            )
+        return self._delta
+
+    def __eq__(self, other: object) -> bool:
+        """Compare content; metadata takes no part."""
+        if self is other:
+            return True
+        return (
+            isinstance(other, Resource)
+            and self.version == other.version
+            and self.name == other.name
+            and self.type_url == other.type_url
+            and self.origins == other.origins
+        )
+
+    def __hash__(self) -> int:
+        """Agree with equality."""
+        return hash((self.type_url, self.name, self.version))
+
+    def __repr__(self) -> str:
+        """Without the body, which may be a secret."""
+        return f"Resource({self.type_url.rpartition('.')[2]} {self.name!r} {self.version})"
+
+
+class Layer:
+    """An immutable set of resources that several snapshots share. Compared by identity."""
+
+    __slots__ = ("__weakref__", "_by_type", "_origins")
+
+    def __init__(self, by_type: Mapping[str, Mapping[str, Resource]]) -> None:
+        """Use ``of``."""
+        self._by_type = by_type
+        self._origins: Mapping[keys.ObjectKey, tuple[Resource, ...]] | None = None
+
+    @classmethod
+    def of(cls, resources: Iterable[Resource]) -> Layer:
+        """Make a layer.
+
+        Raises:
+            ValueError: two resources have one type and name.
+        """
+        by_type: dict[str, dict[str, Resource]] = {}
+        for resource in sorted(resources, key=lambda one: (one.type_url, one.name)):
+            named = by_type.setdefault(resource.type_url, {})
+            if resource.name in named:
+                msg = f"two resources of type {resource.type_url} are named {resource.name!r}"
+                raise ValueError(msg)
+            named[resource.name] = resource
+        return cls(by_type)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Type URLs that it has resources of, sorted."""
+        return tuple(self._by_type)
+
+    def get(self, type_url: str, name: str) -> Resource | None:
+        """The resource, or None."""
+        return self._by_type.get(type_url, _EMPTY).get(name)
+
+    def resources(self, type_url: str) -> Mapping[str, Resource]:
+        """Resources of one type by name, in name order."""
+        return self._by_type.get(type_url, _EMPTY)
+
+    @property
+    def origins(self) -> Mapping[keys.ObjectKey, tuple[Resource, ...]]:
+        """Config object to the resources that come from it, in key order; computed at first use."""
+        if self._origins is None:
+            found: dict[keys.ObjectKey, list[Resource]] = {}
+            for named in self._by_type.values():
+                for resource in named.values():
+                    for key in resource.origins:
+                        found.setdefault(key, []).append(resource)
+            self._origins = {key: tuple(found[key]) for key in sorted(found)}
+        return self._origins
+
+    def __iter__(self) -> Iterator[Resource]:
+        """All resources, by type and name."""
+        for named in self._by_type.values():
+            yield from named.values()
+
+
+EMPTY_LAYER = Layer({})
+"""The layer without resources."""
+
+
+class Snapshot:
+    """Everything one client may hold: a tuple of layers whose names are disjoint. Compared by identity."""
+
+    __slots__ = ("__weakref__", "_merged", "_versions", "layers")
+
+    EMPTY: ClassVar[Snapshot]
+
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
+        """Use ``of``."""
+        self.layers = layers
+        self._merged: dict[str, Mapping[str, Resource]] = {}
+        self._versions: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, layers: Iterable[Layer]) -> Snapshot:
+        """Make a snapshot.
+
+        Raises:
+            ValueError: two layers have a resource of one type and name.
+        """
+        snapshot = cls(tuple(layers))
+        for type_url in {url for layer in snapshot.layers for url in layer.types}:
+            parts = [layer.resources(type_url) for layer in snapshot.layers]
+            union: set[str] = set().union(*parts)
+            if len(union) != sum(len(part) for part in parts):
+                twice = sorted(name for name in union if sum(name in part for part in parts) > 1)
+                msg = f"layers share resources of type {type_url}: {', '.join(twice)}"
+                raise ValueError(msg)
+        return snapshot
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Type URLs that it has resources of, sorted."""
+        return tuple(sorted({url for layer in self.layers for url in layer.types}))
+
+    def get(self, type_url: str, name: str) -> Resource | None:
+        """The resource, or None."""
+        for layer in self.layers:
+            resource = layer.get(type_url, name)
+            if resource is not None:
+                return resource
+        return None
+
+    def resources(self, type_url: str) -> Mapping[str, Resource]:
+        """Resources of one type by name, in name order; computed once."""
+        merged = self._merged.get(type_url)
+        if merged is None:
+            parts = [part for layer in self.layers if (part := layer.resources(type_url))]
+            if len(parts) == 1:
+                merged = parts[0]
+            else:
+                merged = dict(sorted(item for part in parts for item in part.items()))
+            self._merged[type_url] = merged
+        return merged
+
+    def version(self, type_url: str) -> str:
+        """Content hash of all resources of a type, however they are spread over layers."""
+        version = self._versions.get(type_url)
+        if version is None:
+            version = set_version(self.resources(type_url).values())
+            self._versions[type_url] = version
+        return version
+
+    def missing_references(self) -> tuple[tuple[Resource, Reference], ...]:
+        """References that lead nowhere, in resource order."""
+        return tuple(
+            (resource, reference)
+            for layer in self.layers
+            for resource in layer
+            for reference in sorted(resource.references)
+            if self.get(*reference) is None
+        )
+
+
+Snapshot.EMPTY = Snapshot(())
+
+
+def set_version(resources: Iterable[Resource]) -> str:
+    """Content hash of some resources in name order."""
+    digest = hashlib.sha256()
+    for resource in resources:
+        digest.update(f"{len(resource.name)}:{resource.name}:{resource.version};".encode())
+    return digest.hexdigest()[:_VERSION_LENGTH]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What changes from one snapshot to another, for one type."""
+
+    changed: tuple[Resource, ...] = ()
+    """New or different in the newer one, in name order."""
+    removed: tuple[str, ...] = ()
+    """Names that the newer one lacks, in order."""
+
+    def __bool__(self) -> bool:
+        """True when anything changes."""
+        return bool(self.changed or self.removed)
+
+
+_NOTHING = Difference()
+_LayerMemo = weakref.WeakKeyDictionary[
+    Layer, weakref.WeakKeyDictionary[Layer, dict[str, Difference]]
+]
+_layer_memo: _LayerMemo = weakref.WeakKeyDictionary()
+
+
+def pairs(old: Snapshot, new: Snapshot) -> Iterator[tuple[Layer, Layer]]:
+    """The layers of two snapshots by position; a layer that one lacks is paired with an empty one."""
+    return itertools.zip_longest(old.layers, new.layers, fillvalue=EMPTY_LAYER)
+
+
+def diff(old: Snapshot, new: Snapshot, type_url: str) -> Difference:
+    """What changes, for one type.
+
+    Worked out once for each pair of layers, however many snapshots share them; layers that two snapshots share cost nothing.
+    """
+    if old is new:
+        return _NOTHING
+    found = [
+        difference
+        for before, after in pairs(old, new)
+        if before is not after and (difference := _layer_diff(before, after, type_url))
+    ]
+    if not found:
+        return _NOTHING
+    if len(found) == 1 and not found[0].removed:
+        return found[0]
+    return _combine(old, new, type_url, found)
+
+
+def _combine(old: Snapshot, new: Snapshot, type_url: str, found: list[Difference]) -> Difference:
+    """Join what several layers change; a resource that only moved from one layer to another did not change."""
+    changed = [
+        resource
+        for difference in found
+        for resource in difference.changed
+        if (held := old.get(type_url, resource.name)) is None or held.version != resource.version
+    ]
+    removed = [
+        name
+        for difference in found
+        for name in difference.removed
+        if new.get(type_url, name) is None
+    ]
+    return Difference(changed=tuple(sorted(changed, key=_name)), removed=tuple(sorted(removed)))
+
+
+def _layer_diff(old: Layer, new: Layer, type_url: str) -> Difference:
+    per_pair = _layer_memo.setdefault(old, weakref.WeakKeyDictionary()).setdefault(new, {})
+    found = per_pair.get(type_url)
+    if found is None:
+        found = per_pair[type_url] = _compare(old.resources(type_url), new.resources(type_url))
+    return found
+
+
+def _compare(before: Mapping[str, Resource], after: Mapping[str, Resource]) -> Difference:
+    if before is after:
+        return _NOTHING
+    changed = tuple(
+        resource
+        for name, resource in after.items()
+        if (held := before.get(name)) is not resource
+        and (held is None or held.version != resource.version)
+    )
+    removed = tuple(name for name in before if name not in after)
+    return Difference(changed=changed, removed=removed) if changed or removed else _NOTHING
+
+
+def _name(resource: Resource) -> str:
+    return resource.name
