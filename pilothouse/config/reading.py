@@ -213,9 +213,7 @@ def _scalar(field: _Field, value: object) -> object:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        quote = (
-            "" if isinstance(value, list | dict) else '; text that looks otherwise needs "quotes"'
-        )
+        quote = "; put it in quotes" if isinstance(value, bool | int | float) else ""
         raise _WrongError(f"must be text, is {documents.describe(value)}{quote}")
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise _WrongError("must be Unicode text, has half of a surrogate pair")

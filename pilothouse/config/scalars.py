@@ -97,7 +97,8 @@ def format_duration(milliseconds: int) -> str:
 
 # RFC 3339, section 5.6.
 _TIME = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(?:[Zz]|([+-]\d{2}:\d{2}))"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?"
+    r"(?:[Zz]|([+-][0-9]{2}:[0-9]{2}))"
 )
 TIME_FORM = "a time as in RFC 3339, 2026-01-31T12:00:00Z"
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

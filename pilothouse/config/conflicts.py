@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which objects stand in each other's way, and who gives way: the younger.
+
+Age is creationTimestamp, then namespace and name; an absent time is older than any. Objects are
+looked at from the oldest on, and only one that won takes anything away from those after it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pilothouse.api.config.v1alpha1 import mesh_gateway_pb2
+from pilothouse.config import objects, status
+from pilothouse.model import keys
+
+CONFLICTED = "Conflicted"
+NOT_USED = "NotUsed"
+MESH_CONFIG = keys.ObjectKey(kind="MeshConfig", namespace=objects.ROOT_NAMESPACE, name="default")
+"""The only MeshConfig that is used."""
+
+
+class Claim(NamedTuple):
+    """Something that only one object may have."""
+
+    token: Hashable
+    what: str
+    """For people, what is claimed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _GatewayPort:
+    """A port that a gateway opens on the proxies that its selector picks."""
+
+    key: keys.ObjectKey
+    selector: keys.Labels
+    port: int
+    protocol: int
+
+
+class Claims:
+    """What the objects looked at so far have taken."""
+
+    def __init__(self) -> None:
+        self._taken: dict[Hashable, keys.ObjectKey] = {}
+        self._ports: dict[tuple[str, int], list[_GatewayPort]] = {}
+
+    def objections(self, config: objects.Config) -> tuple[objects.Condition, ...]:
+        """Why an object cannot be in force beside those that have been taken; nothing if it can."""
+        if config.key.kind == MESH_CONFIG.kind and config.key != MESH_CONFIG:
+            used = f"only the MeshConfig {MESH_CONFIG.name} in {MESH_CONFIG.namespace} is used"
+            return (_refused(NOT_USED, used),)
+        reasons = [
+            f"{claim.what} is taken by {self._taken[claim.token]}"
+            for claim in _claims(config)
+            if claim.token in self._taken
+        ]
+        reasons += [
+            f"port {mine.port} has another protocol in {other.key}, which serves the same proxies"
+            for mine in _ports(config)
+            for other in self._ports.get((config.key.namespace, mine.port), ())
+            if other.protocol != mine.protocol and _overlap(other.selector, mine.selector)
+        ]
+        if not reasons:
+            return ()
+        return (_refused(CONFLICTED, "; ".join(dict.fromkeys(reasons))),)
+
+    def take(self, config: objects.Config) -> None:
+        """Give an object all that it claims."""
+        for claim in _claims(config):
+            self._taken[claim.token] = config.key
+        for port in _ports(config):
+            self._ports.setdefault((config.key.namespace, port.port), []).append(port)
+
+
+def by_age(configs: Iterable[objects.Config]) -> list[objects.Config]:
+    """Objects from the oldest to the youngest."""
+    return sorted(configs, key=age)
+
+
+def age(config: objects.Config) -> tuple[int, str, str, str]:
+    """What the order of age goes by."""
+    key = config.key
+    return (config.meta.created, key.namespace, key.name, key.kind)
+
+
+def cross_check(
+    configs: Mapping[keys.ObjectKey, objects.Config],
+) -> Mapping[keys.ObjectKey, tuple[objects.Condition, ...]]:
+    """The objects that give way to an older one, or that nobody asks.
+
+    Args:
+        configs: All objects, each valid by itself, in any order.
+
+    Returns:
+        ``Accepted`` False, reason ``Conflicted`` (naming the winner) or ``NotUsed``, for each of
+        them, in key order.
+    """
+    claims = Claims()
+    found = {}
+    for config in by_age(configs.values()):
+        if refused := claims.objections(config):
+            found[config.key] = refused
+        else:
+            claims.take(config)
+    return dict(sorted(found.items()))
+
+
+def _refused(reason: str, message: str) -> objects.Condition:
+    return objects.Condition(type=status.ACCEPTED, status=False, reason=reason, message=message)
+
+
+def _claims(config: objects.Config) -> Iterator[Claim]:
+    spec: Any = config.spec
+    match config.key.kind:
+        case "DestinationPolicy":
+            namespace = spec.namespace or config.key.namespace
+            labels = keys.labels(dict(spec.labels))
+            # A policy in another namespace speaks to other clients, so the two get along.
+            token = (config.key.kind, config.key.namespace, namespace, spec.service, labels)
+            shown = ",".join(f"{key}={value}" for key, value in labels)
+            of_labels = f" with labels {shown}" if labels else ""
+            yield Claim(token=token, what=f"service {namespace}/{spec.service}{of_labels}")
+        case "ExternalService":
+            for host in spec.hosts:
+                yield Claim(token=(config.key.kind, host.lower()), what=f"host {host}")
+
+
+def _ports(config: objects.Config) -> Iterator[_GatewayPort]:
+    if isinstance(config.spec, mesh_gateway_pb2.MeshGatewaySpec):
+        selector = keys.labels(dict(config.spec.selector))
+        for listener in config.spec.listeners:
+            yield _GatewayPort(
+                key=config.key,
+                selector=selector,
+                port=listener.port,
+                protocol=listener.protocol,
+            )
+
+
+def _overlap(one: keys.Labels, other: keys.Labels) -> bool:
+    """Tell whether each proxy that the narrower selector picks is picked by the other too.
+
+    Selectors of which neither contains the other may have proxies in common or not: that is found
+    out proxy by proxy.
+    """
+    return keys.selects(one, other) or keys.selects(other, one)

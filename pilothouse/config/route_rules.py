@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of a RouteRule that it can break by itself."""
+
+from __future__ import annotations
+
+from pilothouse.api.config.v1alpha1 import route_rule_pb2
+from pilothouse.config import checks, syntax
+
+MAX_PRIORITY = 1_000
+MAX_WEIGHT = 1_000_000
+MAX_ATTEMPTS = 10
+REDIRECT_CODES = (301, 302, 303, 307, 308)
+RETRY_CONDITIONS = frozenset(
+    {
+        # https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/router_filter
+        # x-envoy-retry-on
+        "5xx",
+        "gateway-error",
+        "reset",
+        "reset-before-request",
+        "connect-failure",
+        "envoy-ratelimited",
+        "retriable-4xx",
+        "refused-stream",
+        "retriable-status-codes",
+        "retriable-headers",
+        "http3-post-connect-failure",
+        # x-envoy-retry-grpc-on
+        "cancelled",
+        "deadline-exceeded",
+        "internal",
+        "resource-exhausted",
+        "unavailable",
+    }
+)
+_MAX_WEIGHTS = 2**32 - 1
+"""Envoy adds the weights of a route up in 32 bits."""
+
+
+def check(spec: route_rule_pb2.RouteRuleSpec) -> checks.Found:
+    """Every rule that a spec breaks, in the order of its fields."""
+    if not spec.parents:
+        yield from checks.broken("spec.parents", "at least one is required")
+    for index, parent in enumerate(spec.parents):
+        yield from _parent(f"spec.parents[{index}]", parent)
+    at_gateway = any(parent.WhichOneof("parent") == "gateway" for parent in spec.parents)
+    if spec.hosts and not at_gateway:
+        yield from checks.broken("spec.hosts", "only a rule with a gateway parent has hosts")
+    yield from checks.hosts("spec.hosts", spec.hosts, syntax.host_pattern)
+    if abs(spec.priority) > MAX_PRIORITY:
+        limits = f"from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+        yield from checks.broken("spec.priority", f"must be {limits}, is {spec.priority}")
+    if not spec.http:
+        yield from checks.broken("spec.http", "at least one route is required")
+    names: dict[object, str] = {}
+    for index, route in enumerate(spec.http):
+        where = f"spec.http[{index}]"
+        if route.name:
+            yield from checks.unique(names, f"{where}.name", route.name, what="name")
+        yield from _route(where, route, at_gateway=at_gateway)
+
+
+def _parent(where: str, parent: route_rule_pb2.ParentReference) -> checks.Found:
+    match parent.WhichOneof("parent"):
+        case "service":
+            yield from checks.required(f"{where}.service", parent.service, syntax.label)
+        case "gateway":
+            yield from checks.required(f"{where}.gateway", parent.gateway, syntax.subdomain)
+        case "external_service":
+            name = parent.external_service
+            yield from checks.required(f"{where}.externalService", name, syntax.subdomain)
+        case None:
+            choices = "`service`, `gateway` or `externalService`"
+            yield from checks.broken(where, f"one of {choices} is required")
+    yield from checks.optional(f"{where}.namespace", parent.namespace, syntax.label)
+    is_gateway = parent.WhichOneof("parent") == "gateway"
+    if parent.HasField("port"):
+        if is_gateway:
+            yield from checks.broken(f"{where}.port", "a gateway has listeners; use `listener`")
+        yield from checks.broken(f"{where}.port", syntax.port(parent.port))
+    if parent.listener:
+        if not is_gateway:
+            yield from checks.broken(f"{where}.listener", "only a gateway has listeners")
+        yield from checks.broken(f"{where}.listener", syntax.label(parent.listener))
+
+
+def _route(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> checks.Found:
+    for index, match in enumerate(route.matches):
+        yield from _match(f"{where}.matches[{index}]", match)
+    for index, destination in enumerate(route.destinations):
+        yield from _destination(f"{where}.destinations[{index}]", destination)
+    yield from _weights(f"{where}.destinations", route)
+    if route.HasField("redirect"):
+        if route.destinations:
+            both = "`destinations` and `redirect` exclude each other; set one of them"
+            yield from checks.broken(where, both)
+        yield from _redirect(f"{where}.redirect", route.redirect)
+    elif not route.destinations and at_gateway:
+        # Elsewhere the parent itself is meant. A gateway is no place to end up in.
+        either = "under a gateway parent `destinations` or `redirect` is required"
+        yield from checks.broken(where, either)
+    if route.HasField("timeout"):
+        yield from checks.duration(f"{where}.timeout", route.timeout)
+    if route.HasField("retry"):
+        yield from _retry(f"{where}.retry", route)
+
+
+def _match(where: str, match: route_rule_pb2.HttpMatch) -> checks.Found:
+    if match.HasField("path"):
+        yield from _path(f"{where}.path", match.path)
+    yield from checks.optional(f"{where}.method", match.method, syntax.method)
+    for index, header in enumerate(match.headers):
+        yield from _header(f"{where}.headers[{index}]", header)
+
+
+def _path(where: str, path: route_rule_pb2.PathMatch) -> checks.Found:
+    match path.WhichOneof("test"):
+        case "exact":
+            yield from checks.broken(f"{where}.exact", syntax.path(path.exact))
+        case "prefix":
+            yield from checks.broken(f"{where}.prefix", syntax.path(path.prefix))
+        case "regex":
+            yield from checks.regex(f"{where}.regex", path.regex)
+        case None:
+            yield from checks.broken(where, "one of `exact`, `prefix` or `regex` is required")
+
+
+def _header(where: str, header: route_rule_pb2.HeaderMatch) -> checks.Found:
+    yield from checks.required(f"{where}.name", header.name, syntax.header_name)
+    match header.WhichOneof("test"):
+        case "exact":
+            yield from checks.broken(f"{where}.exact", syntax.text(header.exact))
+        case "prefix" if not header.prefix:
+            yield from checks.broken(f"{where}.prefix", "must not be empty; use `present`")
+        case "prefix":
+            yield from checks.broken(f"{where}.prefix", syntax.text(header.prefix))
+        case "regex":
+            yield from checks.regex(f"{where}.regex", header.regex)
+        case "present":
+            pass
+        case None:
+            choices = "`exact`, `prefix`, `regex` or `present`"
+            yield from checks.broken(where, f"one of {choices} is required")
+
+
+def _destination(where: str, destination: route_rule_pb2.Destination) -> checks.Found:
+    match destination.WhichOneof("target"):
+        case "service":
+            yield from checks.required(f"{where}.service", destination.service, syntax.label)
+        case "external_service":
+            name = destination.external_service
+            yield from checks.required(f"{where}.externalService", name, syntax.subdomain)
+            if destination.labels:
+                no_labels = "an external service has no labels to choose by"
+                yield from checks.broken(f"{where}.labels", no_labels)
+        case None:
+            yield from checks.broken(where, "one of `service` or `externalService` is required")
+    yield from checks.optional(f"{where}.namespace", destination.namespace, syntax.label)
+    if destination.HasField("port"):
+        yield from checks.broken(f"{where}.port", syntax.port(destination.port))
+    yield from checks.labels(f"{where}.labels", destination.labels)
+    if destination.weight > MAX_WEIGHT:
+        most = f"must be at most {MAX_WEIGHT}, is {destination.weight}"
+        yield from checks.broken(f"{where}.weight", most)
+
+
+def _weights(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:
+    weights = [one.weight if one.HasField("weight") else 1 for one in route.destinations]
+    if weights and not sum(weights):
+        yield from checks.broken(where, "at least one needs a weight that is not 0")
+    elif sum(weights) > _MAX_WEIGHTS:
+        yield from checks.broken(where, f"the weights must add up to at most {_MAX_WEIGHTS}")
+
+
+def _redirect(where: str, redirect: route_rule_pb2.HttpRedirect) -> checks.Found:
+    if not (redirect.scheme or redirect.host or redirect.HasField("port") or redirect.path):
+        one = "one of `scheme`, `host`, `port` or `path` is required"
+        yield from checks.broken(where, f"{one}; else it leads back to where it comes from")
+    if redirect.scheme not in ("", "http", "https"):
+        yield from checks.broken(
+            f"{where}.scheme", f"must be http or https, is {redirect.scheme!r}"
+        )
+    yield from checks.optional(f"{where}.host", redirect.host, syntax.redirect_host)
+    if redirect.HasField("port"):
+        yield from checks.broken(f"{where}.port", syntax.port(redirect.port))
+    yield from checks.optional(f"{where}.path", redirect.path, syntax.path)
+    if redirect.HasField("code") and redirect.code not in REDIRECT_CODES:
+        codes = ", ".join(map(str, REDIRECT_CODES))
+        yield from checks.broken(f"{where}.code", f"must be one of {codes}, is {redirect.code}")
+
+
+def _retry(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:
+    retry = route.retry
+    if retry.attempts > MAX_ATTEMPTS:
+        most = f"must be at most {MAX_ATTEMPTS}, is {retry.attempts}"
+        yield from checks.broken(f"{where}.attempts", most)
+    if retry.HasField("per_try_timeout"):
+        yield from checks.duration(f"{where}.perTryTimeout", retry.per_try_timeout)
+        whole = checks.in_nanoseconds(route.timeout)
+        if 0 < whole < checks.in_nanoseconds(retry.per_try_timeout):
+            longer = "must not be longer than the timeout of the route"
+            yield from checks.broken(f"{where}.perTryTimeout", longer)
+    for index, condition in enumerate(retry.retry_on):
+        if condition not in RETRY_CONDITIONS:
+            known = ", ".join(sorted(RETRY_CONDITIONS))
+            message = f"must be one of {known}, is {condition!r}"
+            yield from checks.broken(f"{where}.retryOn[{index}]", message)
