@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The xDS protocol, sans-I/O: what to send when, for state of the world and delta, as server and as client."""
+"""The xDS protocol, sans-I/O: what to send when, in both variants, as server and as client."""

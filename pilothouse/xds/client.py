@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's side of a delta stream, sans-I/O: how Pilothouse's services read config and status from each other.
+"""The client's side of a delta stream, sans-I/O: how our services read from each other.
 
-The client outlives its streams: what it accepted last stays when a stream ends, and on the next one it says what it holds, so
-that only the difference travels. A bad resource is refused by name and its last good version kept; the good ones of the same
-response are taken, as gRPC's own clients do (gRFC A46).
+The client outlives its streams: what it accepted last stays when a stream ends, and on the next one
+it says what it holds, so that only the difference travels. A bad resource is refused by name and
+its last good version kept; the good ones of the same response are taken, as gRPC's own clients do
+(gRFC A46).
 """
 
 from __future__ import annotations
@@ -116,8 +117,8 @@ class DeltaClient:
     def receive(self, response: bytes) -> ClientUpdate:
         """Take an encoded DeltaDiscoveryResponse.
 
-        Raises:
-            ValueError: it is no such message, or of a type that was not asked for; the stream is of no use any more.
+        Raises: ValueError: it is no such message, or of a type that was not asked for; the stream
+        is of no use any more.
         """
         try:
             message = discovery_pb2.DeltaDiscoveryResponse.FromString(response)

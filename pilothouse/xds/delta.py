@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delta: requests add and remove names, responses carry what changed and name what is gone.
 
-A name that is asked for is always answered, with the resource or among the removed, and its subscription stays, so that it
-is sent once it exists. On a reconnect the client says what it holds: what differs is sent, what is gone is named.
+A name that is asked for is always answered, with the resource or among the removed, and its
+subscription stays, so that it is sent once it exists. On a reconnect the client says what it holds:
+what differs is sent, what is gone is named.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class DeltaStream(streams.Stream):
     def _first(
         self, state: streams.TypeState, view: resources.Snapshot
     ) -> tuple[dict[str, resources.Resource], set[str]]:
-        """What differs from what the client says that it holds; names asked for one by one are always sent."""
+        """What differs from what the client says it holds; names asked for are always sent."""
         sent = {
             one.name: one
             for one in state.wanted(view)
@@ -115,8 +116,10 @@ class DeltaStream(streams.Stream):
         return {one.name: one for one in difference.changed}, set(difference.removed)
 
     def _rewarm(self, state: streams.TypeState, sent: dict[str, resources.Resource]) -> None:
-        """Have the leaves of changed resources sent again: Envoy warms a changed cluster anew, and in delta it asks nobody
-        for the endpoints that it has a subscription for (envoyproxy/envoy#13009).
+        """Have the leaves of changed resources sent again.
+
+        Envoy warms a changed cluster anew, and in delta it asks nobody for the endpoints that it
+        has a subscription for (envoyproxy/envoy#13009).
         """
         if state.type.type_url in _LEAVES:
             return

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Encoded resources and responses, put together from bytes that were encoded once.
 
-A protobuf message is the concatenation of its fields, in any order, and repeated fields add up. So a resource is framed
-once, as the field it will be in a response, and a response is a header plus the joined frames: no message object is built
-for a stream. Measured on two cores: a delta response with one cached 10-endpoint assignment takes 2 us, where packing the
-same through message objects takes 30.
+A protobuf message is the concatenation of its fields, in any order, and repeated fields add up. So
+a resource is framed once, as the field it will be in a response, and a response is a header plus
+the joined frames: no message object is built for a stream. Measured on two cores: a delta response
+with one cached 10-endpoint assignment takes 2 us, where packing the same through message objects
+takes 30.
 
-The field numbers below are those of envoy/service/discovery/v3/discovery.proto and google/protobuf/any.proto.
+The field numbers below are those of envoy/service/discovery/v3/discovery.proto and
+google/protobuf/any.proto.
 """
 
 from __future__ import annotations
@@ -42,7 +44,10 @@ def sotw_resource(type_url: str, body: bytes) -> bytes:
 
 
 def delta_resource(name: str, version: str, type_url: str, body: bytes, metadata: bytes) -> bytes:
-    """DeltaDiscoveryResponse.resources = 2, a Resource: version = 1, resource = 2, name = 3, metadata = 9."""
+    """DeltaDiscoveryResponse.resources = 2.
+
+    It is a Resource: version = 1, resource = 2, name = 3, metadata = 9.
+    """
     inner = (
         field(1, version.encode()) + field(2, any_message(type_url, body)) + field(3, name.encode())
     )
@@ -58,6 +63,9 @@ def sotw_response(*, version: str, type_url: str, nonce: str, frames: Iterable[b
 def delta_response(
     *, version: str, type_url: str, nonce: str, frames: Iterable[bytes], removed: Iterable[str]
 ) -> bytes:
-    """DeltaDiscoveryResponse: system_version_info = 1, resources = 2, type_url = 4, nonce = 5, removed_resources = 6."""
+    """DeltaDiscoveryResponse.
+
+    Fields: system_version_info = 1, resources = 2, type_url = 4, nonce = 5, removed_resources = 6.
+    """
     head = field(1, version.encode()) + field(4, type_url.encode()) + field(5, nonce.encode())
     return b"".join((head, *frames, *(field(6, name.encode()) for name in removed)))

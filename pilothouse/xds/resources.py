@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resources, the layers that proxies share, and snapshots: everything a client may hold, as immutable values.
+"""Resources, the layers that proxies share, and snapshots, as immutable values.
 
-Versions are content hashes, so equal content has an equal version on every replica and after every restart, and what did
-not change is never sent again. Comparing two snapshots skips the layers they share.
+Versions are content hashes, so equal content has an equal version on every replica and after every
+restart, and what did not change is never sent again. Comparing two snapshots skips the layers they
+share.
 """
 
 from __future__ import annotations
@@ -74,14 +75,11 @@ class Resource:
     ) -> Resource:
         """Make a resource.
 
-        Args:
-            type_url: with the ``type.googleapis.com/`` prefix.
-            name: unique within the type.
-            body: the message, serialised deterministically.
-            references: resources that this one cannot do without.
-            origins: the config objects that it comes from.
-            metadata: an encoded ``envoy.config.core.v3.Metadata`` that travels beside the body in delta, for example a
-                trace context. No part of the version: it is sent only when the body changes.
+        Args: type_url: with the ``type.googleapis.com/`` prefix. name: unique within the type.
+        body: the message, serialised deterministically. references: resources that this one cannot
+        do without. origins: the config objects that it comes from. metadata: an encoded
+        ``envoy.config.core.v3.Metadata`` that travels beside the body in delta, for example a trace
+        context. No part of the version: it is sent only when the body changes.
         """
         return cls(
             type_url,
@@ -170,7 +168,7 @@ class Layer:
 
     @property
     def origins(self) -> Mapping[keys.ObjectKey, tuple[Resource, ...]]:
-        """Config object to the resources that come from it, in key order; computed at first use."""
+        """Resources by the config object that they come from, in key order; made at first use."""
         if self._origins is None:
             found: dict[keys.ObjectKey, list[Resource]] = {}
             for named in self._by_type.values():
@@ -191,7 +189,7 @@ EMPTY_LAYER = Layer({})
 
 
 class Snapshot:
-    """Everything one client may hold: a tuple of layers whose names are disjoint. Compared by identity."""
+    """Everything one client may hold: a tuple of disjoint layers. Compared by identity."""
 
     __slots__ = ("__weakref__", "_merged", "_versions", "layers")
 
@@ -297,14 +295,15 @@ _layer_memo: _LayerMemo = weakref.WeakKeyDictionary()
 
 
 def pairs(old: Snapshot, new: Snapshot) -> Iterator[tuple[Layer, Layer]]:
-    """The layers of two snapshots by position; a layer that one lacks is paired with an empty one."""
+    """The layers of two snapshots by position; what one lacks is paired with an empty one."""
     return itertools.zip_longest(old.layers, new.layers, fillvalue=EMPTY_LAYER)
 
 
 def diff(old: Snapshot, new: Snapshot, type_url: str) -> Difference:
     """What changes, for one type.
 
-    Worked out once for each pair of layers, however many snapshots share them; layers that two snapshots share cost nothing.
+    Worked out once for each pair of layers, however many snapshots share them; layers that two
+    snapshots share cost nothing.
     """
     if old is new:
         return _NOTHING
@@ -321,7 +320,7 @@ def diff(old: Snapshot, new: Snapshot, type_url: str) -> Difference:
 
 
 def _combine(old: Snapshot, new: Snapshot, type_url: str, found: list[Difference]) -> Difference:
-    """Join what several layers change; a resource that only moved from one layer to another did not change."""
+    """Join what several layers change; a resource that only moved between them did not."""
     changed = [
         resource
         for difference in found

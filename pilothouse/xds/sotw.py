@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State of the world: every request lists all names, every response of a whole-set type lists all resources.
+"""State of the world: a request lists all names, a response of a whole set all resources.
 
-Clusters and listeners are whole sets, so absence deletes. Of the other types a response holds only what changed, and what
-is missing is met with silence.
+Clusters and listeners are whole sets, so absence deletes. Of the other types a response holds only
+what changed, and what is missing is met with silence.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class SotwStream(streams.Stream):
             self._look(url, state)
             return (streams.Subscribed(type_url=url),)
         if asked.response_nonce != state.nonce:
-            # The answer to the newest response will carry the newest names; this one's are older. It may
-            # still have been a wish to be answered again, which that answer will not repeat.
+            # The answer to the newest response will carry the newest names; this one's are older.
+            # It may still have been a wish to be answered again, which that answer will not repeat.
             state.crossed = not state.type.wildcard
             return (streams.Stale(type_url=url, nonce=asked.response_nonce),)
         return self._answer(state, asked)
@@ -39,7 +39,7 @@ class SotwStream(streams.Stream):
     def _answer(
         self, state: streams.TypeState, asked: discovery_pb2.DiscoveryRequest
     ) -> tuple[streams.Event, ...]:
-        """A request that carries the newest nonce: an answer to the response, new names, or both."""
+        """A request that carries the newest nonce: an answer, new names, or both."""
         url = state.type.type_url
         answers, wildcard = state.outstanding, state.subscription.wildcard
         added = state.subscription.replace(asked.resource_names)
@@ -65,7 +65,7 @@ class SotwStream(streams.Stream):
         return tuple(events)
 
     def _reconnected(self, state: streams.TypeState, version: str) -> None:
-        """A first request that says what the client holds: equal content of a pure wildcard need not be sent again."""
+        """Take a first request that says what the client holds."""
         if self.target is None or not version:
             if version:
                 state.claimed = {"": version}

@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server's side of one xDS stream, sans-I/O: what state of the world and delta have in common.
 
-Bytes of requests go in through `receive`, new targets through `update`, and `poll` gives the next response to write, built
-from the newest state; None means that there is nothing to write now. There is no queue: what was not polled yet is simply
-newer when it is. This module knows no socket, no clock and no Envoy message.
+Bytes of requests go in through `receive`, new targets through `update`, and `poll` gives the next
+response to write, built from the newest state; None means that there is nothing to write now. There
+is no queue: what was not polled yet is simply newer when it is. This module knows no socket, no
+clock and no Envoy message.
 
 Rules kept here (https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol):
-- the node comes with the first request and must not change; the type may be left out on a stream of one type only;
-- each type has its own nonce, subscription and acknowledgement; at most one response of a type is unacknowledged;
-- a refused response is not sent again until the content changes, and what is sent then starts from what was acknowledged;
-- types are independent, so that endpoints are answered while the acknowledgement of clusters is withheld for them;
-- clusters, listeners and routes move by the steps of `transition`, for clients that take all clusters by wildcard; a client
-  that names its clusters learns those names from routes and would wait for ever.
+- the node comes with the first request and must not change; the type may be left out on a stream of
+  one type only;
+- each type has its own nonce, subscription and acknowledgement; at most one response of a type is
+  unacknowledged;
+- a refused response is not sent again until the content changes, and what is sent then starts from
+  what was acknowledged;
+- types are independent, so that endpoints are answered while the acknowledgement of clusters is
+  withheld for them;
+- clusters, listeners and routes move by the steps of `transition`, for clients that take all
+  clusters by wildcard; a client that names its clusters learns those names from routes and would
+  wait for ever.
 """
 
 from __future__ import annotations
@@ -277,12 +283,12 @@ class Stream(abc.ABC):
         return self._states[url].type.order, url
 
     def _gated(self) -> bool:
-        """True for a client that takes all clusters; only then can the order of types be kept for it."""
+        """True for a client that takes all clusters; only for it can the order be kept."""
         clusters = self._states.get(types.CLUSTER.type_url)
         return clusters is not None and clusters.subscription.wildcard and clusters.answered
 
     def _enter(self, step: resources.Snapshot) -> None:
-        """Make a step the one to deliver; types that it does not change for this client are settled at once."""
+        """Deliver a step; types that it does not change for this client are settled."""
         self.current = step
         for url, state in self._states.items():
             self._look(url, state)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one stream has asked for, of one type: names, wildcard, and the legacy wildcard.
 
-Rules (https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol, "How the client specifies what resources to
-return"): an empty list means everything only while the stream never named a resource of the type, and only for types that
-allow it; ``*`` and names may stand together, and dropping either leaves the other. The name ``""`` is a name nobody has.
+Rules (https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol, "How the client specifies
+what resources to return"): an empty list means everything only while the stream never named a
+resource of the type, and only for types that allow it; ``*`` and names may stand together, and
+dropping either leaves the other. The name ``""`` is a name nobody has.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ class Subscription:
     def change(self, *, add: Iterable[str], remove: Iterable[str], first: bool) -> set[str]:
         """Delta: take additions and removals; return the names that must be answered.
 
-        Every added name is answered, also one that was there before. A name that is removed while the wildcard goes on
-        covering it is answered too, because the client cannot know whether it still has it.
+        Every added name is answered, also one that was there before. A name that is removed while
+        the wildcard goes on covering it is answered too, because the client cannot know whether it
+        still has it.
         """
         added, removed = set(add), set(remove)
         if first and not added:

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make before break: the way from one snapshot to another, in steps that a client must acknowledge one by one.
+"""Make before break: from one snapshot to another in steps that are acknowledged one by one.
 
-1. New and changed clusters, beside all the old ones. Envoy withholds this acknowledgement until they are warm.
-2. The new listeners and routes. Nothing that they need is missing, nothing that the old ones need is gone.
+1. New and changed clusters, beside all the old ones. Envoy withholds this acknowledgement until
+   they are warm.
+2. The new listeners and routes. Nothing that they need is missing, nothing that the old ones need
+   is gone.
 3. The target itself: clusters that nobody uses any more go.
 
-A step that changes nothing is left out. Endpoints and secrets are leaves: they come from the target at every step, and from
-where they were as long as an old cluster still needs them. The way is worked out once for each pair of snapshots, whoever
-goes it, and a newer target starts from the step that was reached.
-Source: "Eventual consistency considerations" in https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol.
+A step that changes nothing is left out. Endpoints and secrets are leaves: they come from the target
+at every step, and from where they were as long as an old cluster still needs them. The way is
+worked out once for each pair of snapshots, whoever goes it, and a newer target starts from the step
+that was reached. Source: "Eventual consistency considerations" in
+https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol.
 """
 
 from __future__ import annotations

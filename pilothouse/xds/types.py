@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of resource types: everything that the protocol treats differently from type to type.
 
-Sources: the type list and the ordering rule of https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol. Types of
-our own travel by the same protocol between Pilothouse's services.
+Sources: the type list and the ordering rule of
+https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol. Types of our own travel by the
+same protocol between Pilothouse's services.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ class ResourceType:
     order: int
     """Responses of a lower order go out first on one stream."""
     wildcard: bool = False
-    """True: an empty subscription list means everything (legacy wildcard), and in state of the world a response holds the
-    whole subscribed set, so absence is deletion. False: an empty list means nothing, so that no tenant's secret or route
-    leaks, and absence means nothing."""
+    """True: an empty subscription list means everything (legacy wildcard), and in state of the
+    world a response holds the whole subscribed set, so absence is deletion. False: an empty list
+    means nothing, so that no tenant's secret or route leaks, and absence means nothing."""
     gated: bool = False
-    """True: follows the steps of make-before-break. False: a leaf that is answered from the newest state at any time."""
+    """True: follows the steps of make-before-break. False: a leaf, answered from the newest state."""
 
 
 def _envoy(
@@ -74,6 +75,6 @@ CONFIG = (MESH_CONFIG, EXTERNAL_SERVICE, MESH_GATEWAY, DESTINATION_POLICY, ROUTE
 
 
 def of(type_url: str, types: Mapping[str, ResourceType] = BY_URL) -> ResourceType:
-    """The row of a type; a type that is not in the table is a leaf that goes last and has no resources."""
+    """The row of a type; one that is not in the table is a leaf that goes last."""
     known = types.get(type_url)
     return known or ResourceType(type_url=type_url, short=type_url.rpartition(".")[2], order=1000)
