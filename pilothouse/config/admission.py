@@ -97,6 +97,8 @@ def admit(
 
 def _judge(previous: AcceptedSet, config: objects.Config) -> Verdict:
     known = previous.verdicts.get(config.key)
+    if known is not None and known.config is config:
+        return known
     # Equality of objects leaves labels and annotations out, which have rules too.
     if known is not None and known.config == config and known.config.meta == config.meta:
         return Verdict(config=config, violations=known.violations)

@@ -143,7 +143,7 @@ def _meta(
     time = metadata.creation_timestamp
     return objects.Meta(
         key=key,
-        generation=metadata.generation or generation,
+        generation=metadata.generation if metadata.generation > 0 else generation,
         created=time.seconds * scalars.NANOSECONDS + time.nanos,
         labels=keys.labels(dict(metadata.labels)),
         annotations=keys.labels(dict(metadata.annotations)),
@@ -267,8 +267,8 @@ def decode(type_url: str, body: bytes, *, source: str) -> objects.Config:
 
     Raises:
         CodecError: no kind of ours has that type, the bytes are no such message, the name is
-            missing, or the message holds what this build has no name for: a newer object is
-            refused, never trimmed.
+            missing, the creation time is no time, or the message holds what this build has no
+            name for: a newer object is refused, never trimmed.
     """
     kind = schema.by_type_url(type_url)
     if kind is None:
@@ -282,6 +282,9 @@ def decode(type_url: str, body: bytes, *, source: str) -> objects.Config:
     key = _key(kind, whole.metadata)
     if key is None:
         raise CodecError(f"a {kind.name} without metadata.name")
+    time = whole.metadata.creation_timestamp
+    if not 0 <= time.seconds <= scalars.MAX_TIME or not 0 <= time.nanos < scalars.NANOSECONDS:
+        raise CodecError(f"{key}: metadata.creationTimestamp is before 1970 or after 9999")
     if newer := tuple(writing.unknown(whole)):
         raise CodecError(f"{key} is newer than this program: {'; '.join(newer)}")
     return _config(_meta(key, whole.metadata), whole.spec, source=source)

@@ -19,7 +19,7 @@ import yaml
 
 from pilothouse.config import events, objects, scalars
 
-MAX_CHARACTERS = 64 * 1024 * 1024
+MAX_CHARACTERS = 32 * 1024 * 1024
 """Longest text that is read."""
 MAX_DOCUMENTS = 50_000
 """Most documents of one text, counting the items of lists."""

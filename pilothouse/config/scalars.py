@@ -100,6 +100,8 @@ _TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?"
     r"(?:[Zz]|([+-][0-9]{2}:[0-9]{2}))"
 )
+MAX_TIME = 253_402_300_799
+"""The last second of the year 9999, in seconds since 1970: the end of RFC 3339."""
 TIME_FORM = "a time as in RFC 3339, 2026-01-31T12:00:00Z"
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

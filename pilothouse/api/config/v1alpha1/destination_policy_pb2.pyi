@@ -104,7 +104,7 @@ class DestinationPolicySpec(_message.Message):
 
     @_builtins.property
     def connect_timeout(self) -> _duration_pb2.Duration:
-        """Time to open a connection. Unset means 10 s. Greater than 0."""
+        """Time to open a connection, in whole milliseconds. Unset means 10 s. Greater than 0."""
 
     @_builtins.property
     def load_balancer(self) -> Global___LoadBalancer:

@@ -101,11 +101,11 @@ class ExternalServiceSpec(_message.Message):
     """True: sidecars send requests to the egress gateway and never straight out; without a gateway they answer 503."""
     @_builtins.property
     def hosts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Host names as clients write them, without port and wildcard. At least one. An older ExternalService keeps a host claimed twice."""
+        """Host names as clients write them, in any case, without port and wildcard. At least one, each once. An older ExternalService keeps a host claimed twice."""
 
     @_builtins.property
     def ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExternalPort]:
-        """Ports that clients use. At least one."""
+        """Ports that clients use. At least one, each once."""
 
     @_builtins.property
     def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExternalEndpoint]:
@@ -139,7 +139,7 @@ class ExternalPort(_message.Message):
     number: _builtins.int
     """Port number that clients use, 1 to 65535. Required."""
     target_port: _builtins.int
-    """Port number at the endpoints. Unset means the same."""
+    """Port number at the endpoints, 1 to 65535. Unset means the same."""
     def __init__(
         self,
         *,

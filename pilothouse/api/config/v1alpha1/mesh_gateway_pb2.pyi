@@ -96,7 +96,7 @@ class MeshGatewaySpec(_message.Message):
 
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[Global___Listener]:
-        """At least one; names are unique, and so is each port and protocol family."""
+        """At least one; names are unique, and so are ports: HTTP and HTTPS are one family."""
 
     @_builtins.property
     def allowed_namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -159,7 +159,7 @@ class Listener(_message.Message):
     """What is spoken. In YAML `HTTP` or `HTTPS`. Required."""
     @_builtins.property
     def hosts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Hosts served: `shop.example.com`, `*.example.com` or `*`. Unset means `*`."""
+        """Hosts served: `shop.example.com`, `*.example.com` or `*`. Unset means `*`. In any case, each once, without port."""
 
     @_builtins.property
     def tls(self) -> Global___ListenerTls:

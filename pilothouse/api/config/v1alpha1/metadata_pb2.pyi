@@ -99,7 +99,7 @@ class ObjectMeta(_message.Message):
 
     @_builtins.property
     def creation_timestamp(self) -> _timestamp_pb2.Timestamp:
-        """When the object was made: the older object wins a conflict. Absent times are equal to each other and older than any time."""
+        """When the object was made, not before 1970: the older object wins a conflict. Absent times are equal to each other and older than any time."""
 
     @_builtins.property
     def origins(self) -> _containers.RepeatedCompositeFieldContainer[_status_pb2.ObjectReference]:

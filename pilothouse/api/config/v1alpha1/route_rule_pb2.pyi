@@ -80,7 +80,7 @@ class RouteRuleSpec(_message.Message):
     @_builtins.property
     def hosts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """For gateway parents: the hosts, `shop.example.com`, `*.example.com` (any number of labels) or `*`.
-        Unset means the hosts of the listener. Must be unset when no parent is a gateway.
+        Unset means the hosts of the listener. Must be unset when no parent is a gateway. In any case, each once, without port.
         """
 
     @_builtins.property
@@ -124,9 +124,9 @@ class ParentReference(_message.Message):
     namespace: _builtins.str
     """Namespace of the parent. Unset means the rule's own."""
     port: _builtins.int
-    """Only this port of a service or external service. Unset means all of its HTTP ports."""
+    """Only this port of a service or external service, 1 to 65535. Unset means all of its HTTP ports. Not for gateways."""
     listener: _builtins.str
-    """Only the gateway listener of this name. Unset means every HTTP or HTTPS listener."""
+    """Only the gateway listener of this name. Unset means every HTTP or HTTPS listener. For gateways only."""
     def __init__(
         self,
         *,
@@ -172,7 +172,7 @@ class HttpRoute(_message.Message):
 
     @_builtins.property
     def destinations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Destination]:
-        """Where requests go, by weight. Unset together with `redirect` means the parent service itself."""
+        """Where requests go, by weight. Unset together with `redirect` means the parent service itself; under a gateway one of the two is required."""
 
     @_builtins.property
     def redirect(self) -> Global___HttpRedirect:
@@ -180,7 +180,7 @@ class HttpRoute(_message.Message):
 
     @_builtins.property
     def timeout(self) -> _duration_pb2.Duration:
-        """Time for the whole request including retries. Unset or 0 means no limit."""
+        """Time for the whole request including retries, in whole milliseconds. Unset or 0 means no limit."""
 
     @_builtins.property
     def retry(self) -> Global___HttpRetry:
@@ -248,9 +248,9 @@ class PathMatch(_message.Message):
     PREFIX_FIELD_NUMBER: _builtins.int
     REGEX_FIELD_NUMBER: _builtins.int
     exact: _builtins.str
-    """The whole path, case-sensitive."""
+    """The whole path, case-sensitive. Begins with `/`."""
     prefix: _builtins.str
-    """A prefix by whole elements: `/foo` matches `/foo` and `/foo/bar`, not `/foobar`. A trailing slash is ignored."""
+    """A prefix by whole elements: `/foo` matches `/foo` and `/foo/bar`, not `/foobar`. A trailing slash is ignored. Begins with `/`."""
     regex: _builtins.str
     """An RE2 expression that must match the whole path."""
     def __init__(
@@ -282,11 +282,11 @@ class HeaderMatch(_message.Message):
     REGEX_FIELD_NUMBER: _builtins.int
     PRESENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Header name, compared without case. `:authority` tests the host."""
+    """Header name, compared without case. `:authority` tests the host; `:method`, `:path` and `:scheme` are there too. Required."""
     exact: _builtins.str
     """The whole value, case-sensitive."""
     prefix: _builtins.str
-    """A prefix of the value."""
+    """A prefix of the value. Not empty."""
     regex: _builtins.str
     """An RE2 expression that must match the whole value."""
     present: _builtins.bool
@@ -349,7 +349,7 @@ class Destination(_message.Message):
     namespace: _builtins.str
     """Namespace of the target. Unset means the rule's own."""
     port: _builtins.int
-    """Port number of the target. Unset means the port the request was for, or the only port of the target."""
+    """Port number of the target, 1 to 65535. Unset means the port the request was for, or the only port of the target."""
     weight: _builtins.int
     """Relative weight. Unset counts 1, 0 gets no traffic. At most 1000000; the sum of a route's weights must not be 0."""
     @_builtins.property
@@ -387,7 +387,7 @@ Global___Destination: _TypeAlias = Destination  # noqa: Y015
 
 @_typing.final
 class HttpRedirect(_message.Message):
-    """A redirect answer."""
+    """A redirect answer. At least one of scheme, host, port and path is set."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -403,7 +403,7 @@ class HttpRedirect(_message.Message):
     port: _builtins.int
     """New port. Unset keeps the request's port, or drops it when the scheme changes."""
     path: _builtins.str
-    """New path. Unset keeps the request's path."""
+    """New path, beginning with `/`. Unset keeps the request's path."""
     code: _builtins.int
     """301, 302, 303, 307 or 308. Unset means 302."""
     def __init__(
@@ -443,7 +443,7 @@ class HttpRetry(_message.Message):
     """Retries after the first try. Unset means 2, 0 switches retries off. At most 10."""
     @_builtins.property
     def per_try_timeout(self) -> _duration_pb2.Duration:
-        """Time for each try. Unset means no limit but the route's timeout."""
+        """Time for each try, in whole milliseconds. Unset means no limit but the route's timeout. Not longer than that."""
 
     @_builtins.property
     def retry_on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
