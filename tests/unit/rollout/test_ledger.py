@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger counts what proxies need, run and refuse."""
+
+from pilothouse.model import keys
+from pilothouse.rollout import ledger
+from pilothouse.xds import resources, types
+
+RULE = keys.ObjectKey("RouteRule", "default", "reviews")
+OTHER = keys.ObjectKey("RouteRule", "default", "ratings")
+ROUTE = types.ROUTE.type_url
+
+
+def _snapshot(*named: tuple[str, bytes, keys.ObjectKey]) -> resources.Snapshot:
+    layer = resources.Layer.of(
+        resources.Resource.of(ROUTE, name, body, origins=(origin,)) for name, body, origin in named
+    )
+    return resources.Snapshot.of((layer,))
+
+
+def _position(
+    target: resources.Snapshot, acked: resources.Snapshot, *, refused: bool = False
+) -> ledger.Position:
+    place = ledger.TypePosition(type_url=ROUTE, acked=acked, refused=refused)
+    return ledger.Position(target=target, types=(place,), in_sync=acked is target)
+
+
+def test_a_proxy_in_sync_has_acknowledged_all_that_it_needs() -> None:
+    """In sync means that everything needed is acknowledged."""
+    target = _snapshot(("a", b"1", RULE), ("b", b"1", OTHER))
+
+    counted = ledger.count([_position(target, target)] * 3)
+
+    assert counted == {
+        OTHER: ledger.Counts(needed=3, acked=3),
+        RULE: ledger.Counts(needed=3, acked=3),
+    }
+
+
+def test_only_the_objects_that_changed_are_pending() -> None:
+    """A proxy that still has to acknowledge one object runs the others."""
+    old = _snapshot(("a", b"1", RULE), ("b", b"1", OTHER))
+    new = _snapshot(("a", b"2", RULE), ("b", b"1", OTHER))
+
+    counted = ledger.count([_position(new, old), _position(new, new)])
+
+    assert counted[RULE] == ledger.Counts(needed=2, acked=1)
+    assert counted[OTHER] == ledger.Counts(needed=2, acked=2)
+
+
+def test_a_refusal_is_told_of_the_objects_that_were_in_it() -> None:
+    """Who refused a response refused what changed in it, and nothing else."""
+    old = _snapshot(("a", b"1", RULE), ("b", b"1", OTHER))
+    new = _snapshot(("a", b"2", RULE), ("b", b"1", OTHER))
+
+    counted = ledger.count([_position(new, old, refused=True)])
+
+    assert counted[RULE] == ledger.Counts(needed=1, acked=0, refused=1)
+    assert counted[OTHER] == ledger.Counts(needed=1, acked=1, refused=0)
+
+
+def test_an_object_nobody_needs_is_not_counted() -> None:
+    """What a proxy no longer holds in its target, it does not need."""
+    old = _snapshot(("a", b"1", RULE))
+    new = _snapshot(("b", b"1", OTHER))
+
+    assert set(ledger.count([_position(new, old)])) == {OTHER}
+
+
+def test_an_object_whose_resource_was_taken_away_is_pending() -> None:
+    """A removal counts until it is acknowledged, for an object that is still needed elsewhere."""
+    old = _snapshot(("a", b"1", RULE), ("b", b"1", RULE))
+    new = _snapshot(("a", b"1", RULE))
+
+    assert ledger.count([_position(new, old)])[RULE] == ledger.Counts(needed=1, acked=0)
