@@ -6,7 +6,7 @@ Two kinds of listeners meet two kinds of peers:
 ============================  =============================  =====================================
 what                          at the edge (gateways)         beside an application (sidecars)
 ============================  =============================  =====================================
-who sent the request          the connection's other end     what X-Forwarded-For says, unchanged
+X-Forwarded-For               the client's address is added  kept as it is
 X-Forwarded-Proto             set from the connection        kept
 X-Request-Id                  always new                     kept, new when missing
 X-Envoy-* of the request      removed                        removed, all that would steer Envoy
@@ -100,7 +100,11 @@ _SIDECAR: Final = _Manager(
 
 
 def message(listener: plan.Listener) -> listener_pb2.Listener:
-    """The listener, under its own name."""
+    """The listener, under its own name.
+
+    ``strip_port`` takes the port out of the Host header itself: applications and redirects do not
+    see it then. Where the routes are at hand, ``routes.resource`` can ignore it instead.
+    """
     chain = listener_components_pb2.FilterChain(
         filters=(
             listener_components_pb2.Filter(
@@ -134,6 +138,8 @@ def connection_manager(
     )
     made.MergeFrom(_COMMON)
     made.MergeFrom(_EDGE if listener.edge else _SIDECAR)
+    if listener.strip_port:
+        made.strip_any_host_port = True
     if listener.tracing is not None:
         made.tracing.CopyFrom(_tracing(listener.tracing, edge=listener.edge))
     return made

@@ -36,6 +36,7 @@ _REDIRECT_CODES: Final = {
     307: route_components_pb2.RedirectAction.TEMPORARY_REDIRECT,
     308: route_components_pb2.RedirectAction.PERMANENT_REDIRECT,
 }
+_DEFAULT_PORTS: Final[dict[str | None, int]] = {"http": 80, "https": 443}
 _OTHER_HOSTS: Final = route_components_pb2.RetryPolicy.RetryHostPredicate(
     name="envoy.retry_host_predicates.previous_hosts",
     typed_config=wire.packed(previous_hosts_pb2.PreviousHostsPredicate()),
@@ -215,12 +216,19 @@ def _retry(retry: plan.Retry) -> route_components_pb2.RetryPolicy:
 
 
 def _redirect(redirect: plan.Redirect) -> route_components_pb2.RedirectAction:
+    """A redirect, as far as Envoy's words reach.
+
+    Envoy drops the port of the request when the host is replaced, and keeps it (but for the other
+    scheme's default) when the scheme is: whoever plans such a redirect says the port. The default
+    port of a scheme is left out of the answer where the host is known, which is where Envoy can.
+    """
     made = route_components_pb2.RedirectAction(response_code=_REDIRECT_CODES[redirect.code])
     if redirect.scheme is not None:
         made.scheme_redirect = redirect.scheme
     if redirect.host is not None:
         made.host_redirect = redirect.host
-    if redirect.port is not None:
+    implied = redirect.host and redirect.port == _DEFAULT_PORTS.get(redirect.scheme)
+    if redirect.port is not None and not implied:
         made.port_redirect = redirect.port
     if redirect.path is not None:
         made.path_redirect = redirect.path

@@ -14,7 +14,7 @@ class Backend:
     """One server. It answers with JSON: its name, and the request's method, path and headers.
 
     The path says how: ``/hold`` answers after `release`, ``/drop`` reads the request and then cuts
-    the connection, ``/status/503`` answers with that status.
+    the connection, ``/status/503`` answers with that status, ``/echo`` echoes a WebSocket.
     """
 
     name: str
@@ -27,6 +27,8 @@ class Backend:
         """Handle one request."""
         self.requests.append(f"{request.method} {request.raw_path}")
         await request.read()
+        if request.path.endswith("/echo"):
+            return await _echo(request)
         if request.path.endswith("/hold"):
             await self.release.wait()
         if request.path.endswith("/drop") and request.transport is not None:
@@ -42,6 +44,14 @@ class Backend:
             status=int(code) if status else 200,
             headers={"server": "the-application"},
         )
+
+
+async def _echo(request: web.BaseRequest) -> web.WebSocketResponse:
+    socket = web.WebSocketResponse()
+    await socket.prepare(request)
+    async for message in socket:
+        await socket.send_str(message.data)
+    return socket
 
 
 @asynccontextmanager
