@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ProxyPlan, the intermediate representation: what a proxy must do, in words that no proxy product owns.
+"""ProxyPlan, the intermediate representation: what a proxy must do, in nobody's product's words.
 
-A plan is a tuple of layers. Layers are built once and shared by all proxies that have them: two replicas of a workload hold
-the very same objects. Everything is a frozen, hashable value in a total order, and the arguments of whatever translates one.
+A plan is a tuple of layers. Layers are built once and shared by all proxies that have them: two
+replicas of a workload hold the very same objects. Everything is a frozen, hashable value in a total
+order, and the arguments of whatever translates one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ from typing import Literal
 from pilothouse.model import keys, secrets, services
 
 Origins = tuple[keys.ObjectKey, ...]
-"""Keys of the config objects that a part comes from, sorted; with the objects those were derived from."""
+"""Keys of the config objects that a part comes from, sorted; with the objects those were derived
+from."""
+
+LoadBalancer = Literal["least_request", "round_robin", "random"]
+PathKind = Literal["any", "exact", "prefix", "regex"]
 
 
 class Direction(enum.StrEnum):
@@ -26,7 +31,10 @@ class Direction(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ClusterKey:
-    """Names a cluster: a service port seen through a label set, or a port of the application beside an inbound proxy."""
+    """Names a cluster: a service port seen through labels, or a port of the application.
+
+    The latter is inbound: the application beside the proxy.
+    """
 
     direction: Direction
     port: int
@@ -36,7 +44,8 @@ class ClusterKey:
     external: bool = False
     """True when ``service`` names an ExternalService."""
     scope: str = ""
-    """Namespace of the clients whose own policy shapes it; empty for the cluster that everybody shares."""
+    """Namespace of the clients whose own policy shapes it; empty for the cluster that everybody
+    shares."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +76,7 @@ class Cluster:
     """Sorted; for static and dns only."""
     http2: bool = False
     connect_timeout_ms: int = 10_000
-    load_balancer: Literal["least_request", "round_robin", "random"] = "least_request"
+    load_balancer: LoadBalancer = "least_request"
     circuit_breaker: CircuitBreaker = CircuitBreaker()
     origins: Origins = ()
 
@@ -104,8 +113,9 @@ class HeaderMatch:
 class RouteMatch:
     """All conditions that are set must hold."""
 
-    path_kind: Literal["any", "exact", "prefix", "regex"] = "any"
-    """``prefix`` is by whole path elements; its value has no trailing slash and is not ``/`` (that is ``any``)."""
+    path_kind: PathKind = "any"
+    """``prefix`` is by whole path elements; its value has no trailing slash and is not ``/`` (that
+    is ``any``)."""
     path: str = ""
     method: str = ""
     headers: tuple[HeaderMatch, ...] = ()
@@ -113,7 +123,10 @@ class RouteMatch:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedCluster:
-    """A share of a route's requests; ``cluster`` is None for the share of a reference that cannot be resolved (500)."""
+    """A share of a route's requests.
+
+    ``cluster`` is None for the share of a reference that cannot be resolved; it is answered 500.
+    """
 
     cluster: ClusterKey | None
     weight: int
@@ -166,7 +179,8 @@ class Route:
     """One match and its action."""
 
     name: str
-    """``RouteRule/NAMESPACE/NAME/POSITION[/ROUTE NAME]`` or ``default``; for people, spans and explain."""
+    """``RouteRule/NAMESPACE/NAME/POSITION[/ROUTE NAME]`` or ``default``; for people, spans and
+    explain."""
     match: RouteMatch
     action: Action
     origins: Origins = ()
@@ -178,7 +192,8 @@ class VirtualHost:
 
     name: str
     domains: tuple[str, ...]
-    """Sorted; unique within a route configuration. A domain without port stands for every port only if the listener strips ports."""
+    """Sorted; unique within a route configuration. A domain without port stands for every port only
+    if the listener strips ports."""
     routes: tuple[Route, ...]
     origins: Origins = ()
 
@@ -213,7 +228,8 @@ class Listener:
     port: int
     route_configuration: str
     certificates: tuple[secrets.SecretKey, ...] = ()
-    """The certificates; their order is that of the MeshGateway, the first is the default; empty means plain HTTP."""
+    """The certificates; their order is that of the MeshGateway, the first is the default; empty
+    means plain HTTP."""
     edge: bool = False
     """True at a gateway: request headers of the outside are not trusted."""
     strip_port: bool = False
@@ -224,7 +240,7 @@ class Listener:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A part of a plan that several proxies share. Names are disjoint between the layers of one plan."""
+    """A part of a plan that several proxies share; names are disjoint between layers of a plan."""
 
     clusters: tuple[Cluster, ...] = ()
     endpoints: tuple[ClusterEndpoints, ...] = ()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """MeshState: everything that configuration is computed from, as one immutable value.
 
-It is built from what is in force (admitted config objects) and what the registries know, merged; so every replica that
-sees the same sources computes the same plans, in whatever order the news arrived.
+It is built from what is in force (admitted config objects) and what the registries know, merged; so
+every replica that sees the same sources computes the same plans, in whatever order the news
+arrived.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ class MeshState:
 
     services: Mapping[keys.ServiceKey, registry.Service] = dataclasses.field(default_factory=dict)
     """In key order."""
-    endpoints: Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]] = dataclasses.field(default_factory=dict)
+    endpoints: Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]] = dataclasses.field(
+        default_factory=dict
+    )
     """In key order; the endpoints of each service are sorted."""
     workloads: tuple[registry.Workload, ...] = ()
     """Sorted by namespace, name."""
     configs: Mapping[keys.ObjectKey, objects.Config] = dataclasses.field(default_factory=dict)
     """What is in force, of every kind, in key order."""
     unsynced: frozenset[str] = frozenset()
-    """Names of the sources (``ingress``, ``egress``, stores, registries) that have not been read whole yet."""
+    """Names of the sources (``ingress``, ``egress``, stores, registries) that have not been read
+    whole yet."""
     domain: str = "cluster.local"
     """DNS domain of the mesh."""

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clusters, the policies that shape them, and their endpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from pilothouse.model import keys
+from pilothouse.model import services as registry
+from pilothouse.routing import catalogue, parsed, plan, resolving, routes, rules
+from pilothouse.routing import memo as memory
+
+ByLabels = Mapping[keys.Labels, parsed.Policy]
+
+_NO_LIMITS = plan.CircuitBreaker()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """The DestinationPolicies that count, by their own namespace, service and label set."""
+
+    producers: Mapping[keys.ServiceKey, ByLabels]
+    """From the service's own namespace: for all clients."""
+    consumers: Mapping[str, Mapping[keys.ServiceKey, ByLabels]]
+    """From another namespace: for the clients in it."""
+    losers: Mapping[keys.ObjectKey, keys.ObjectKey]
+    """Policies that do not count, because an older one says how to talk to the same thing."""
+
+
+def arrange(policies: tuple[parsed.Policy, ...]) -> Policies:
+    """Arrange policies; of several in one namespace for the same endpoints the oldest counts."""
+    producers: dict[keys.ServiceKey, dict[keys.Labels, parsed.Policy]] = {}
+    consumers: dict[str, dict[keys.ServiceKey, dict[keys.Labels, parsed.Policy]]] = {}
+    losers: dict[keys.ObjectKey, keys.ObjectKey] = {}
+    for policy in sorted(policies, key=parsed.seniority):
+        speaker = policy.key.namespace
+        side = (
+            producers if speaker == policy.service.namespace else consumers.setdefault(speaker, {})
+        )
+        winner = side.setdefault(policy.service, {}).setdefault(policy.labels, policy)
+        if winner is not policy:
+            losers[policy.key] = winner.key
+    return Policies(producers=producers, consumers=consumers, losers=losers)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to talk to a cluster: every section from the first policy that has it."""
+
+    connect_timeout_ms: int = 10_000
+    load_balancer: plan.LoadBalancer = "least_request"
+    circuit_breaker: plan.CircuitBreaker = _NO_LIMITS
+
+
+DEFAULTS = Settings()
+
+
+def settings(applying: tuple[parsed.Policy, ...]) -> Settings:
+    """Merge policies by whole section; the first that sets a section wins it."""
+    merged: dict[str, object] = {}
+    for policy in applying:
+        for field in ("connect_timeout_ms", "load_balancer", "circuit_breaker"):
+            value = getattr(policy, field)
+            if value is not None:
+                merged.setdefault(field, value)
+    return dataclasses.replace(DEFAULTS, **merged)  # type: ignore[arg-type]
+
+
+NO_POLICIES: ByLabels = {}
+
+
+def applying(own: ByLabels, shared: ByLabels, labels: keys.Labels) -> tuple[parsed.Policy, ...]:
+    """The policies for a cluster, in the order in which they win.
+
+    Args:
+        own: Those of the clients' namespace for the service, where that is not the service's.
+        shared: Those of the service's namespace.
+        labels: The cluster's label set; a policy with labels is for exactly these.
+    """
+    if not own and not shared:
+        return ()
+    found = (own.get(labels), own.get(()), shared.get(labels), shared.get(()))
+    return tuple(dict.fromkeys(one for one in found if one is not None))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """Everything that a cluster may be made from."""
+
+    mesh: catalogue.Catalogue
+    claims: catalogue.Claims
+    policies: Policies
+
+
+def build(
+    memo: memory.Memo, directory: Directory, key: plan.ClusterKey, *, origins: plan.Origins
+) -> plan.Cluster:
+    """The cluster of a key.
+
+    Args:
+        memo: Remembers it.
+        directory: Must hold the key's service and port; else KeyError: a key comes from a resolved
+            destination.
+        key: The key, with or without scope.
+        origins: The rules that made it necessary; they count only for clusters that nobody would
+            need without them.
+    """
+    if key.service is None:
+        raise KeyError(key)
+    if key.external:
+        external = directory.claims.externals[key.service]
+        return memo.leaf(_external, key, key, external)
+    http = natural(directory.mesh, key)
+    if http is not None and not key.labels:
+        origins = ()
+    own = directory.policies.consumers.get(key.scope, {}).get(key.service, NO_POLICIES)
+    shared = directory.policies.producers.get(key.service, NO_POLICIES)
+    http2 = http is not None and http.http2
+    return memo.leaf(cluster, key, key, http2, applying(own, shared, key.labels), origins)
+
+
+def natural(mesh: catalogue.Catalogue, key: plan.ClusterKey) -> catalogue.HttpPort | None:
+    """The HTTP port whose cluster this is; None for a port that HTTP is spoken on by rule only."""
+    found = mesh.entries.get(key.service) if key.service else None
+    ports = found.ports if found else ()
+    return next((http for http in ports if http.number == key.port), None)
+
+
+def cluster(
+    key: plan.ClusterKey,
+    http2: bool,  # noqa: FBT001  a memo's functions take positions
+    policies: tuple[parsed.Policy, ...],
+    origins: plan.Origins,
+) -> plan.Cluster:
+    """A cluster of mesh endpoints."""
+    chosen = settings(policies)
+    return plan.Cluster(
+        key=key,
+        http2=http2,
+        connect_timeout_ms=chosen.connect_timeout_ms,
+        load_balancer=chosen.load_balancer,
+        circuit_breaker=chosen.circuit_breaker,
+        origins=routes.merge_origins(origins, *(policy.origins for policy in policies)),
+    )
+
+
+def _external(key: plan.ClusterKey, external: parsed.External) -> plan.Cluster:
+    target = dict(external.ports)[key.port]
+    return plan.Cluster(
+        key=key,
+        resolution="static" if external.static else "dns",
+        addresses=tuple(plan.Address(host=host, port=target) for host in external.addresses),
+        origins=external.origins,
+    )
+
+
+Uses = Mapping[keys.ServiceKey, tuple[resolving.Labelled, ...]]
+
+
+def labelled_uses(bound: Mapping[keys.ObjectKey, rules.Bound]) -> Uses:
+    """The ports and label sets of services that some rule may send to, sorted."""
+    found: dict[keys.ServiceKey, set[resolving.Labelled]] = {}
+    for one in bound.values():
+        for route in one.rule.routes:
+            for destination in route.destinations:
+                target = one.targets.get(destination.ref)
+                if isinstance(target, registry.Service):
+                    found.setdefault(target.key, set()).update(
+                        (port, destination.labels)
+                        for port in resolving.possible_ports(destination, target)
+                    )
+    return {key: tuple(sorted(found[key])) for key in sorted(found)}
+
+
+def shared_key(entry: catalogue.Entry, port: int, labels: keys.Labels) -> plan.ClusterKey:
+    """The key of a service port seen through a label set, as all clients know it."""
+    return plan.ClusterKey(
+        direction=plan.Direction.OUTBOUND, port=port, service=entry.service.key, labels=labels
+    )
+
+
+def shared_keys(
+    entry: catalogue.Entry, uses: tuple[resolving.Labelled, ...]
+) -> tuple[plan.ClusterKey, ...]:
+    """All clusters of a service that some proxy may use; sorted by port, labels."""
+    found: dict[resolving.Labelled, plan.ClusterKey] = {}
+    for http in entry.ports:
+        if http.site.itself is not None:
+            found[http.number, ()] = http.site.itself
+    for port, labels in uses:
+        if (port, labels) not in found:
+            found[port, labels] = shared_key(entry, port, labels)
+    return tuple(found[use] for use in sorted(found))
+
+
+Scoped = Mapping[plan.ClusterKey, plan.ClusterKey]
+
+
+def rescoped(policies: Policies, mesh: catalogue.Catalogue, uses: Uses) -> Mapping[str, Scoped]:
+    """The clusters that a namespace's own policies really change: shared key to own key."""
+    found: dict[str, dict[plan.ClusterKey, plan.ClusterKey]] = {}
+    for client, by_service in sorted(policies.consumers.items()):
+        for service in sorted(by_service):
+            entry = mesh.entries.get(service)
+            shared = policies.producers.get(service, NO_POLICIES)
+            for key in shared_keys(entry, uses.get(service, ())) if entry else ():
+                own = applying(by_service[service], shared, key.labels)
+                if settings(own) != settings(applying(NO_POLICIES, shared, key.labels)):
+                    changed = found.setdefault(client, {})
+                    changed[key] = dataclasses.replace(key, scope=client)
+    return found
+
+
+def endpoints(
+    key: plan.ClusterKey, port_name: str, candidates: tuple[registry.Endpoint, ...]
+) -> plan.ClusterEndpoints:
+    """The ready endpoints of a service port that have the key's labels, by locality."""
+    labels = set(key.labels)
+    found: dict[registry.Locality, set[tuple[str, int]]] = {}
+    for one in candidates:
+        if one.ready and one.port_name == port_name and (not labels or labels <= set(one.labels)):
+            found.setdefault(one.locality, set()).add((one.address, one.port))
+    return plan.ClusterEndpoints(
+        key=key,
+        localities=tuple(
+            plan.LocalityEndpoints(locality=locality, addresses=_addresses(found[locality]))
+            for locality in sorted(found, key=_place)
+        ),
+    )
+
+
+def _place(locality: registry.Locality) -> tuple[str, str, str]:
+    return (locality.region, locality.zone, locality.sub_zone)
+
+
+def _addresses(pairs: Iterable[tuple[str, int]]) -> tuple[plan.Address, ...]:
+    return tuple(plan.Address(host=host, port=port) for host, port in sorted(pairs))

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The endpoints layer, which all proxies share: who answers for each cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pilothouse.model import keys
+from pilothouse.model import services as registry
+from pilothouse.routing import catalogue, clusters, plan, resolving
+from pilothouse.routing import memo as memory
+
+Endpoints = Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]]
+Pairs = tuple[tuple[plan.ClusterKey, plan.ClusterKey], ...]
+"""Shared keys with the keys of single namespaces beside them."""
+
+
+def layer(
+    memo: memory.Memo,
+    mesh: catalogue.Catalogue,
+    endpoints: Endpoints,
+    uses: clusters.Uses,
+    scoped: Mapping[str, clusters.Scoped],
+) -> plan.Layer:
+    """The endpoints of every cluster that some proxy may use, in the order of clusters."""
+    beside: dict[keys.ServiceKey, list[tuple[plan.ClusterKey, plan.ClusterKey]]] = {}
+    for changed in scoped.values():
+        for shared, own in changed.items():
+            if shared.service is not None:
+                beside.setdefault(shared.service, []).append((shared, own))
+    found: list[plan.ClusterEndpoints] = []
+    for namespace, entries in mesh.by_namespace.items():
+        found += memo.group(
+            _namespace,
+            namespace,
+            entries,
+            tuple([endpoints.get(entry.service.key, ()) for entry in entries]),
+            tuple([uses.get(entry.service.key, ()) for entry in entries]),
+            tuple([tuple(beside.get(entry.service.key, ())) for entry in entries]),
+        )
+    return plan.Layer(endpoints=tuple(found))
+
+
+def _namespace(
+    memo: memory.Memo,
+    entries: tuple[catalogue.Entry, ...],
+    endpoints: tuple[tuple[registry.Endpoint, ...], ...],
+    uses: tuple[tuple[resolving.Labelled, ...], ...],
+    beside: tuple[Pairs, ...],
+) -> tuple[plan.ClusterEndpoints, ...]:
+    return tuple(
+        one
+        for arguments in zip(entries, endpoints, uses, beside, strict=True)
+        for one in memo.group(_service, arguments[0].service.key, *arguments)
+    )
+
+
+def _service(
+    memo: memory.Memo,
+    entry: catalogue.Entry,
+    candidates: tuple[registry.Endpoint, ...],
+    uses: tuple[resolving.Labelled, ...],
+    beside: Pairs,
+) -> tuple[plan.ClusterEndpoints, ...]:
+    port_names = {
+        port.number: port.name for port in reversed(resolving.routable_ports(entry.service))
+    }
+    found = []
+    for shared in clusters.shared_keys(entry, uses):
+        for key in (shared, *(own for one, own in beside if one == shared)):
+            name = port_names[shared.port]
+            found.append(memo.leaf(clusters.endpoints, key, key, name, candidates))
+    return tuple(found)
+
+
+ServedPort = tuple[int, bool]
+"""A port of an application, and whether HTTP/2 is spoken on it."""
+
+
+def by_address(
+    memo: memory.Memo,
+    entries: tuple[catalogue.Entry, ...],
+    endpoints: tuple[tuple[registry.Endpoint, ...], ...],
+) -> Mapping[str, tuple[ServedPort, ...]]:
+    """The HTTP ports that serve one namespace at each address; a port may be there twice."""
+    found: dict[str, list[ServedPort]] = {}
+    for entry, candidates in zip(entries, endpoints, strict=True):
+        if entry.ports and candidates:
+            served = memo.leaf(_served, entry.service.key, entry, candidates)
+            for address, ports in served:
+                found.setdefault(address, []).extend(ports)
+    return {address: tuple(ports) for address, ports in found.items()}
+
+
+def _served(
+    entry: catalogue.Entry, candidates: tuple[registry.Endpoint, ...]
+) -> tuple[tuple[str, tuple[ServedPort, ...]], ...]:
+    """The ports at each address of a service, ready or not: a pod is served before it is ready."""
+    http2 = {
+        port.name: catalogue.speaks_http2(port)
+        for port in entry.service.ports
+        if port.protocol.is_http
+    }
+    found: dict[str, list[ServedPort]] = {}
+    for one in candidates:
+        if one.port_name in http2:
+            found.setdefault(one.address, []).append((one.port, http2[one.port_name]))
+    return tuple((address, tuple(found[address])) for address in sorted(found))
+
+
+def by_selector(
+    entries: tuple[catalogue.Entry, ...],
+) -> Mapping[tuple[str, str], tuple[catalogue.Entry, ...]]:
+    """Services by the first label that they select, so that a workload need not try them all."""
+    found: dict[tuple[str, str], list[catalogue.Entry]] = {}
+    for entry in entries:
+        if entry.service.selector and entry.ports:
+            found.setdefault(entry.service.selector[0], []).append(entry)
+    return {pair: tuple(members) for pair, members in found.items()}
+
+
+def selected(
+    services: Mapping[tuple[str, str], tuple[catalogue.Entry, ...]], labels: keys.Labels
+) -> tuple[ServedPort, ...]:
+    """The ports of a workload that services select by label.
+
+    A target port given by name is known only once the workload is an endpoint.
+    """
+    found = []
+    for pair in labels:
+        for entry in services.get(pair, ()):
+            if keys.selects(entry.service.selector, labels):
+                found += [
+                    (port.number if port.target_port is None else port.target_port, port)
+                    for port in entry.service.ports
+                    if port.protocol.is_http
+                ]
+    return tuple(
+        (number, catalogue.speaks_http2(port)) for number, port in found if isinstance(number, int)
+    )

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names of what a plan holds, in one grammar: parts divided by ``|``, the kind first.
+
+Cluster keys get their names from whoever translates the plan; the rest is named here::
+
+    http-proxy                    listener and route configuration of a sidecar's HTTP proxy
+    inbound|PORT                  listener, route configuration and virtual host of an
+                                  application's port
+    gateway|PORT                  listener and route configuration of a gateway's port
+    NAME.NAMESPACE:PORT           virtual host of a service's port
+    external:NAME.NAMESPACE:PORT  virtual host of an external service's port
+    HOST                          virtual host at a gateway
+"""
+
+from __future__ import annotations
+
+from pilothouse.model import keys
+
+HTTP_PROXY = "http-proxy"
+DEFAULT_ROUTE = "default"
+
+
+def inbound(port: int) -> str:
+    """The application's port, at its sidecar."""
+    return f"inbound|{port}"
+
+
+def gateway(port: int) -> str:
+    """A gateway's port."""
+    return f"gateway|{port}"
+
+
+def virtual_host(key: keys.ServiceKey, *, port: int, external: bool) -> str:
+    """The requests for one port of a service or external service."""
+    return f"{'external:' if external else ''}{key.name}.{key.namespace}:{port}"
+
+
+def route(rule: keys.ObjectKey, *, position: int, name: str) -> str:
+    """A route of a rule; its position counts from 0, as in field paths."""
+    return f"{rule}/{position}/{name}" if name else f"{rule}/{position}"

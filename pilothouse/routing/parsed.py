@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Config objects as routing reads them: plain values, without what has no effect on traffic.
+
+Each is made from one object once. An object whose generation moved and whose meaning did not gives
+an equal value here, and nothing that comes after is computed again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from pilothouse.model import keys, secrets
+from pilothouse.routing import plan
+
+
+class Ref(NamedTuple):
+    """Names a service of the mesh or an external service."""
+
+    external: bool
+    key: keys.ServiceKey
+
+    def __str__(self) -> str:
+        """For people: ``service NAMESPACE/NAME``."""
+        return f"{'external service' if self.external else 'service'} {self.key}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A match of a route, and its place in the order of all routes of a host."""
+
+    match: plan.RouteMatch
+    precedence: tuple[int, ...]
+    """Lower goes first: kind of path, length of path (longer first), method, number of headers
+    (more first).
+    """
+
+    @property
+    def catches_all(self) -> bool:
+        """True when every request matches."""
+        return self.match == ANYTHING
+
+
+ANYTHING = plan.RouteMatch()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Where a share of a route's requests goes, as written."""
+
+    ref: Ref
+    port: int | None
+    labels: keys.Labels
+    weight: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RuleRoute:
+    """One entry of ``spec.http``."""
+
+    position: int
+    """From 0."""
+    name: str
+    """As in the plan: with kind, namespace and name of the rule."""
+    matches: tuple[Match, ...]
+    """At least one."""
+    destinations: tuple[Destination, ...]
+    redirect: plan.Redirect | None
+    timeout_ms: int
+    retry: plan.Retry | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """One of the parents of a rule; exactly one of ``ref`` and ``gateway`` is set."""
+
+    ref: Ref | None = None
+    gateway: keys.ObjectKey | None = None
+    port: int | None = None
+    listener: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A RouteRule."""
+
+    key: keys.ObjectKey
+    origins: plan.Origins
+    """The rule itself, and the objects it was derived from."""
+    created: int
+    priority: int
+    parents: tuple[Parent, ...]
+    hosts: tuple[str, ...]
+    routes: tuple[RuleRoute, ...]
+
+    @property
+    def from_ingress(self) -> bool:
+        """True when a Kubernetes Ingress speaks through this rule."""
+        return any(origin.kind == "Ingress" for origin in self.origins)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A DestinationPolicy; None is an unset section."""
+
+    key: keys.ObjectKey
+    origins: plan.Origins
+    created: int
+    service: keys.ServiceKey
+    labels: keys.Labels
+    connect_timeout_ms: int | None
+    load_balancer: plan.LoadBalancer | None
+    circuit_breaker: plan.CircuitBreaker | None
+
+
+class ExternalPort(NamedTuple):
+    """A port of an external service: what clients use, and what is used at the endpoints."""
+
+    number: int
+    target: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class External:
+    """An ExternalService."""
+
+    key: keys.ServiceKey
+    object: keys.ObjectKey
+    origins: plan.Origins
+    created: int
+    hosts: tuple[str, ...]
+    """As claimed: lower case, without trailing dot. Which of them it keeps is another question."""
+    ports: tuple[ExternalPort, ...]
+    """Sorted by number."""
+    static: bool
+    addresses: tuple[str, ...]
+    """At least one."""
+    through_egress: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayListener:
+    """A listener of a MeshGateway."""
+
+    name: str
+    port: int
+    https: bool
+    hosts: tuple[str, ...]
+    """At least one; ``*`` for all."""
+    certificates: tuple[secrets.SecretKey, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """A MeshGateway."""
+
+    key: keys.ObjectKey
+    origins: plan.Origins
+    created: int
+    selector: keys.Labels
+    listeners: tuple[GatewayListener, ...]
+    allowed: tuple[str, ...]
+    """Namespaces whose rules may attach; ``*`` for all."""
+
+    def admits(self, namespace: str) -> bool:
+        """Tell whether rules of ``namespace`` may attach."""
+        return "*" in self.allowed or namespace in self.allowed
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MeshTracing:
+    """The tracing section of the mesh's defaults."""
+
+    address: str
+    port: int
+    sampling_percent: float
+    origins: plan.Origins
+
+
+def seniority(item: Rule | Policy | External | Gateway) -> tuple[object, ...]:
+    """Orders objects that claim the same thing: the older wins, then namespace and name decide."""
+    key = item.object if isinstance(item, External) else item.key
+    return (item.created, key.namespace, key.name)

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads admitted config objects into the values of `parsed`, each by a pure function of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar, cast
+
+from google.protobuf import duration_pb2
+
+from pilothouse.api.config.v1alpha1 import (
+    destination_policy_pb2,
+    external_service_pb2,
+    mesh_config_pb2,
+    mesh_gateway_pb2,
+    route_rule_pb2,
+)
+from pilothouse.config import objects
+from pilothouse.model import keys, secrets
+from pilothouse.routing import memo as memory
+from pilothouse.routing import names, parsed, plan
+
+MESH_CONFIG = keys.ObjectKey("MeshConfig", objects.ROOT_NAMESPACE, "default")
+"""The only MeshConfig that is used."""
+
+_PATH_RANK = {"exact": 0, "prefix": 1, "regex": 2, "any": 3}
+_DEFAULT_OTLP_PORT = 4317
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Objects:
+    """All objects in force, by kind, each kind in key order."""
+
+    rules: tuple[parsed.Rule, ...] = ()
+    policies: tuple[parsed.Policy, ...] = ()
+    externals: tuple[parsed.External, ...] = ()
+    gateways: tuple[parsed.Gateway, ...] = ()
+    tracing: parsed.MeshTracing | None = None
+
+
+def parse(memo: memory.Memo, configs: Mapping[keys.ObjectKey, objects.Config]) -> Objects:
+    """Read every object that routing knows; other kinds are for others."""
+    by_kind: dict[str, list[objects.Config]] = {}
+    for key in sorted(configs):
+        by_kind.setdefault(key.kind, []).append(configs[key])
+
+    def read(kind: str, reader: Callable[[objects.Config], T]) -> tuple[T, ...]:
+        return tuple(memo.leaf(reader, one.key, one) for one in by_kind.get(kind, ()))
+
+    mesh = configs.get(MESH_CONFIG)
+    return Objects(
+        rules=read("RouteRule", rule),
+        policies=read("DestinationPolicy", policy),
+        externals=read("ExternalService", external),
+        gateways=read("MeshGateway", gateway),
+        tracing=None if mesh is None else memo.leaf(tracing, mesh.key, mesh),
+    )
+
+
+def origins(meta: objects.Meta) -> plan.Origins:
+    """The object and what it was derived from, sorted."""
+    return tuple(sorted({meta.key, *meta.origins}))
+
+
+def milliseconds(duration: duration_pb2.Duration) -> int:
+    """Whole milliseconds, rounded up: a tiny limit must not become 0, which means none."""
+    return duration.seconds * 1000 + -(-duration.nanos // 1_000_000)
+
+
+def rule(config: objects.Config) -> parsed.Rule:
+    """Read a RouteRule."""
+    spec = cast("route_rule_pb2.RouteRuleSpec", config.spec)
+    return parsed.Rule(
+        key=config.key,
+        origins=origins(config.meta),
+        created=config.meta.created,
+        priority=spec.priority,
+        parents=tuple(_parent(parent, namespace=config.key.namespace) for parent in spec.parents),
+        hosts=tuple(sorted({host.lower() for host in spec.hosts})),
+        routes=tuple(
+            _route(route, rule=config.key, position=position)
+            for position, route in enumerate(spec.http)
+        ),
+    )
+
+
+def _parent(parent: route_rule_pb2.ParentReference, *, namespace: str) -> parsed.Parent:
+    space = parent.namespace or namespace
+    port = parent.port if parent.HasField("port") else None
+    if parent.WhichOneof("parent") == "gateway":
+        key = keys.ObjectKey("MeshGateway", space, parent.gateway)
+        return parsed.Parent(gateway=key, port=port, listener=parent.listener)
+    external = parent.WhichOneof("parent") == "external_service"
+    name = parent.external_service if external else parent.service
+    return parsed.Parent(ref=parsed.Ref(external, keys.ServiceKey(space, name)), port=port)
+
+
+def _route(
+    route: route_rule_pb2.HttpRoute, *, rule: keys.ObjectKey, position: int
+) -> parsed.RuleRoute:
+    matches = tuple(_match(match) for match in route.matches)
+    return parsed.RuleRoute(
+        position=position,
+        name=names.route(rule, position=position, name=route.name),
+        matches=matches or (_match(route_rule_pb2.HttpMatch()),),
+        destinations=tuple(
+            _destination(destination, namespace=rule.namespace)
+            for destination in route.destinations
+        ),
+        redirect=_redirect(route.redirect) if route.HasField("redirect") else None,
+        timeout_ms=milliseconds(route.timeout),
+        retry=_retry(route.retry),
+    )
+
+
+def _match(match: route_rule_pb2.HttpMatch) -> parsed.Match:
+    kind, path = _path(match.path)
+    headers = tuple(sorted({_header(header) for header in match.headers}, key=dataclasses.astuple))
+    written = getattr(match.path, match.path.WhichOneof("test") or "exact")
+    precedence = (
+        _PATH_RANK[kind],
+        -len(written) if kind != "any" else 0,
+        0 if match.method else 1,
+        -len(headers),
+    )
+    return parsed.Match(
+        match=plan.RouteMatch(path_kind=kind, path=path, method=match.method, headers=headers),
+        precedence=precedence,
+    )
+
+
+def _path(path: route_rule_pb2.PathMatch) -> tuple[plan.PathKind, str]:
+    match path.WhichOneof("test"):
+        case "exact":
+            return "exact", path.exact
+        case "prefix":
+            # By whole elements: a trailing slash says nothing, and `/` is a prefix of everything.
+            prefix = path.prefix.rstrip("/")
+            return ("prefix", prefix) if prefix else ("any", "")
+        case "regex":
+            return "regex", path.regex
+        case _:
+            return "any", ""
+
+
+def _header(header: route_rule_pb2.HeaderMatch) -> plan.HeaderMatch:
+    name = header.name.lower()
+    match header.WhichOneof("test"):
+        case "prefix":
+            return plan.HeaderMatch(name=name, kind="prefix", value=header.prefix)
+        case "regex":
+            return plan.HeaderMatch(name=name, kind="regex", value=header.regex)
+        case "present":
+            return plan.HeaderMatch(name=name, kind="present" if header.present else "absent")
+        case _:
+            return plan.HeaderMatch(name=name, kind="exact", value=header.exact)
+
+
+def _destination(destination: route_rule_pb2.Destination, *, namespace: str) -> parsed.Destination:
+    external = destination.WhichOneof("target") == "external_service"
+    name = destination.external_service if external else destination.service
+    key = keys.ServiceKey(destination.namespace or namespace, name)
+    return parsed.Destination(
+        ref=parsed.Ref(external, key),
+        port=destination.port if destination.HasField("port") else None,
+        labels=keys.labels(dict(destination.labels)),
+        weight=destination.weight if destination.HasField("weight") else 1,
+    )
+
+
+def _redirect(redirect: route_rule_pb2.HttpRedirect) -> plan.Redirect:
+    return plan.Redirect(
+        code=redirect.code if redirect.HasField("code") else 302,
+        scheme=redirect.scheme or None,
+        host=redirect.host or None,
+        port=redirect.port if redirect.HasField("port") else None,
+        path=redirect.path or None,
+    )
+
+
+def _retry(retry: route_rule_pb2.HttpRetry) -> plan.Retry | None:
+    attempts = retry.attempts if retry.HasField("attempts") else plan.Retry().attempts
+    if attempts == 0:
+        return None
+    return plan.Retry(
+        attempts=attempts,
+        per_try_timeout_ms=milliseconds(retry.per_try_timeout) or None,
+        retry_on=tuple(retry.retry_on) or plan.Retry().retry_on,
+    )
+
+
+def policy(config: objects.Config) -> parsed.Policy:
+    """Read a DestinationPolicy."""
+    spec = cast("destination_policy_pb2.DestinationPolicySpec", config.spec)
+    key = keys.ServiceKey(spec.namespace or config.key.namespace, spec.service)
+    timeout = spec.HasField("connect_timeout")
+    return parsed.Policy(
+        key=config.key,
+        origins=origins(config.meta),
+        created=config.meta.created,
+        service=key,
+        labels=keys.labels(dict(spec.labels)),
+        connect_timeout_ms=milliseconds(spec.connect_timeout) if timeout else None,
+        load_balancer=_BALANCERS[spec.load_balancer.policy],
+        circuit_breaker=_breaker(spec.circuit_breaker)
+        if spec.HasField("circuit_breaker")
+        else None,
+    )
+
+
+_BALANCERS: dict[int, plan.LoadBalancer | None] = {
+    destination_policy_pb2.LoadBalancer.POLICY_UNSPECIFIED: None,
+    destination_policy_pb2.LoadBalancer.POLICY_LEAST_REQUEST: "least_request",
+    destination_policy_pb2.LoadBalancer.POLICY_ROUND_ROBIN: "round_robin",
+    destination_policy_pb2.LoadBalancer.POLICY_RANDOM: "random",
+}
+
+
+def _breaker(breaker: destination_policy_pb2.CircuitBreaker) -> plan.CircuitBreaker:
+    optional = breaker.HasField
+    return plan.CircuitBreaker(
+        max_connections=breaker.max_connections if optional("max_connections") else None,
+        max_pending_requests=(
+            breaker.max_pending_requests if optional("max_pending_requests") else None
+        ),
+        max_requests=breaker.max_requests if optional("max_requests") else None,
+        max_retries=breaker.max_retries if optional("max_retries") else None,
+    )
+
+
+def external(config: objects.Config) -> parsed.External:
+    """Read an ExternalService."""
+    spec = cast("external_service_pb2.ExternalServiceSpec", config.spec)
+    hosts = _hosts(spec.hosts)
+    addresses = tuple(sorted({endpoint.address for endpoint in spec.endpoints}))
+    ports = {
+        port.number: port.target_port if port.HasField("target_port") else port.number
+        for port in spec.ports
+    }
+    return parsed.External(
+        key=keys.ServiceKey(config.key.namespace, config.key.name),
+        object=config.key,
+        origins=origins(config.meta),
+        created=config.meta.created,
+        hosts=hosts,
+        ports=tuple(parsed.ExternalPort(*item) for item in sorted(ports.items())),
+        static=spec.resolution == external_service_pb2.ExternalServiceSpec.RESOLUTION_STATIC,
+        addresses=addresses or hosts[:1],
+        through_egress=spec.through_egress_gateway,
+    )
+
+
+def _hosts(hosts: Iterable[str]) -> tuple[str, ...]:
+    """In the order written (the first one is asked from DNS), each once, as DNS compares them."""
+    return tuple(dict.fromkeys(host.lower().rstrip(".") for host in hosts))
+
+
+def gateway(config: objects.Config) -> parsed.Gateway:
+    """Read a MeshGateway."""
+    spec = cast("mesh_gateway_pb2.MeshGatewaySpec", config.spec)
+    return parsed.Gateway(
+        key=config.key,
+        origins=origins(config.meta),
+        created=config.meta.created,
+        selector=keys.labels(dict(spec.selector)),
+        listeners=tuple(
+            parsed.GatewayListener(
+                name=listener.name,
+                port=listener.port,
+                https=listener.protocol == mesh_gateway_pb2.Listener.PROTOCOL_HTTPS,
+                hosts=tuple(sorted(_hosts(listener.hosts))) or ("*",),
+                certificates=tuple(
+                    secrets.SecretKey(one.namespace or config.key.namespace, one.secret)
+                    for one in listener.tls.certificates
+                ),
+            )
+            for listener in spec.listeners
+        ),
+        allowed=tuple(sorted(set(spec.allowed_namespaces))) or (config.key.namespace,),
+    )
+
+
+def tracing(config: objects.Config) -> parsed.MeshTracing | None:
+    """Read the tracing section of the mesh's defaults."""
+    spec = cast("mesh_config_pb2.MeshConfigSpec", config.spec)
+    if not spec.HasField("tracing"):
+        return None
+    section = spec.tracing
+    return parsed.MeshTracing(
+        address=section.address,
+        port=section.port if section.HasField("port") else _DEFAULT_OTLP_PORT,
+        sampling_percent=section.sampling_percent
+        if section.HasField("sampling_percent")
+        else 100.0,
+        origins=origins(config.meta),
+    )

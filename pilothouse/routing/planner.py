@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a state of the mesh to what each proxy must do.
+
+A `Planner` takes one state after another; each gives a `Mesh`, an index that never changes its
+answers. Every piece of it is a pure function of values, remembered from the state before: what had
+equal arguments is the same object again, down to whole layers. So the cost of a change is that of
+what it reaches, and identity tells whoever translates a plan what is new. What depends on proxies
+(namespaces, workloads, sets of gateways) is made when the first such proxy asks.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import TypeVar, TypeVarTuple
+
+from pilothouse.config import objects
+from pilothouse.model import keys
+from pilothouse.model import proxy as proxies
+from pilothouse.model import services as registry
+from pilothouse.routing import (
+    catalogue,
+    clusters,
+    endpoints,
+    gateways,
+    outbound,
+    parsed,
+    parsing,
+    rules,
+    sidecars,
+    tracing,
+)
+from pilothouse.routing import (
+    conditions as findings,
+)
+from pilothouse.routing import memo as memory
+from pilothouse.routing import (
+    plan as plans,
+)
+from pilothouse.routing import (
+    state as states,
+)
+
+INGRESS = "ingress"
+EGRESS = "egress"
+
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
+
+
+class Planner:
+    """Plans one state of the mesh after another, and remembers what may be used again."""
+
+    def __init__(self) -> None:
+        self._shared = memory.Memo()
+        self._asked = memory.Memo()
+
+    def update(self, state: states.MeshState) -> Mesh:
+        """Index a state. Meshes of earlier states stay as they are."""
+        self._shared = self._shared.next()
+        self._asked = self._asked.next()
+        return Mesh(state, shared=self._shared, asked=self._asked)
+
+
+class Mesh:
+    """One state of the mesh, arranged to answer what a proxy must do; for one thread at a time."""
+
+    def __init__(self, state: states.MeshState, *, shared: memory.Memo, asked: memory.Memo) -> None:
+        """Made by a `Planner`.
+
+        Args:
+            state: What to plan.
+            shared: Remembers the pieces that every state needs.
+            asked: Remembers the pieces that some proxies need.
+        """
+        self.state = state
+        self._asked = asked
+        found = shared.group(parsing.parse, "", state.configs)
+        mesh = shared.group(catalogue.catalogue, "", state.services)
+        claims = shared.group(catalogue.claims, "", found.externals, mesh, state.domain)
+        bound = shared.group(rules.bind, "", found.rules, state.services, claims.externals)
+        self._objects = found
+        self._gateways = shared.leaf(_by_key, "", found.gateways)
+        self._attachments = shared.group(rules.attach, "", bound, self._gateways)
+        self._policies = shared.leaf(clusters.arrange, "", found.policies)
+        self._directory = shared.leaf(_directory, "", mesh, claims, self._policies)
+        self._bound = bound
+        uses = shared.leaf(clusters.labelled_uses, "", bound)
+        self._scoped = shared.leaf(clusters.rescoped, "", self._policies, mesh, uses)
+        self._base = shared.group(
+            outbound.base, "", self._directory, self._attachments.producers, state.domain
+        )
+        self._endpoints = shared.group(
+            endpoints.layer, "", mesh, state.endpoints, uses, self._scoped
+        )
+        self._workloads = shared.leaf(_workloads, "", state.workloads)
+        self._tracing = (
+            () if found.tracing is None else (shared.leaf(tracing.layer, "", found.tracing),)
+        )
+        self._once: dict[object, object] = {}
+
+    def plan(self, proxy: proxies.Proxy) -> plans.ProxyPlan | plans.NotReady:
+        """What a proxy must do; `NotReady` while a source that it needs has not been read whole."""
+        missing = self._missing(proxy.id.role)
+        if missing:
+            return plans.NotReady(waiting_for=missing)
+        match proxy.id.role:
+            case proxies.Role.SIDECAR:
+                return self._sidecar(proxy)
+            case proxies.Role.GATEWAY:
+                return self._gateway(proxy)
+            case proxies.Role.SOURCE:
+                return plans.ProxyPlan(layers=())
+
+    def _missing(self, role: proxies.Role) -> tuple[str, ...]:
+        if role is proxies.Role.SOURCE:
+            return ()
+        # A sidecar has nothing from ingress, and from egress only its way to external services.
+        needless: set[str] = set()
+        if role is proxies.Role.SIDECAR:
+            needless.add(INGRESS)
+            if not any(external.through_egress for external in self._objects.externals):
+                needless.add(EGRESS)
+        return tuple(sorted(self.state.unsynced - needless))
+
+    def _sidecar(self, proxy: proxies.Proxy) -> plans.ProxyPlan:
+        namespace = proxy.id.namespace
+        workload = self._workloads.get((namespace, proxy.id.address))
+        labels = proxy.labels or (workload.labels if workload else ())
+        service = tracing.service_name(labels, name=proxy.id.name, namespace=namespace)
+        ports = self._served(proxy, workload)
+        bind, application = proxy.bind_address, proxy.application_address
+        slot = (bind, ports, proxy.outbound_port, service)
+        return self._plan(
+            (namespace, application, *slot),
+            self._outbound(namespace).layer,
+            self._endpoints,
+            self._layer(sidecars.inbound_layer, (ports, application), ports, application),
+            self._layer(sidecars.listeners_layer, slot, *slot, self._objects.tracing),
+        )
+
+    def _plan(self, slot: tuple[object, ...], *layers: plans.Layer) -> plans.ProxyPlan:
+        return self._asked.leaf(_proxy_plan, slot, (*layers, *self._tracing))
+
+    def _layer(
+        self, function: Callable[[*Ts], plans.Layer], slot: tuple[object, ...], *args: *Ts
+    ) -> plans.Layer:
+        return self._asked.leaf(function, slot, *args)
+
+    def _remembered(self, key: object, make: Callable[[], R]) -> R:
+        """Ask once per state: even a memo compares its arguments."""
+        if key not in self._once:
+            self._once[key] = make()
+        return self._once[key]  # type: ignore[return-value]
+
+    def _outbound(self, namespace: str) -> outbound.Outbound:
+        own = outbound.Own(
+            namespace=namespace,
+            entries=self._directory.mesh.by_namespace.get(namespace, ()),
+            consumers=self._attachments.consumers.get(namespace, {}),
+            scoped=self._scoped.get(namespace, {}),
+        )
+        if own.is_nothing:
+            # All such namespaces see the same.
+            own, namespace = outbound.Own(namespace="", consumers={}, scoped={}), ""
+        return self._remembered(
+            ("outbound", namespace),
+            lambda: self._asked.group(
+                outbound.outbound,
+                namespace,
+                self._base,
+                own,
+                self._directory,
+                self._attachments.producers,
+                self.state.domain,
+            ),
+        )
+
+    def _served(
+        self, proxy: proxies.Proxy, workload: registry.Workload | None
+    ) -> tuple[endpoints.ServedPort, ...]:
+        """The application's ports: of its endpoints, and of services that select its labels."""
+        if proxy.bind_address == proxy.application_address:
+            # The application itself takes what arrives there; a listener would send to itself for
+            # ever.
+            return ()
+        addresses, selectors = self._namespace(proxy.id.namespace)
+        return sidecars.served_ports(
+            addresses.get(proxy.id.address, ()),
+            endpoints.selected(selectors, workload.labels) if workload else (),
+            except_port=proxy.outbound_port,
+        )
+
+    def _namespace(
+        self, namespace: str
+    ) -> tuple[
+        Mapping[str, tuple[endpoints.ServedPort, ...]],
+        Mapping[tuple[str, str], tuple[catalogue.Entry, ...]],
+    ]:
+        entries = self._directory.mesh.by_namespace.get(namespace, ())
+        return self._remembered(
+            ("namespace", namespace),
+            lambda: (
+                self._asked.group(
+                    endpoints.by_address,
+                    namespace,
+                    entries,
+                    tuple(self.state.endpoints.get(one.service.key, ()) for one in entries),
+                ),
+                self._asked.leaf(endpoints.by_selector, namespace, entries),
+            ),
+        )
+
+    def _gateway(self, proxy: proxies.Proxy) -> plans.ProxyPlan:
+        namespace = proxy.id.namespace
+        served = gateways.serving(self._gateways, namespace=namespace, labels=proxy.labels)
+        service = tracing.service_name(proxy.labels, name=proxy.id.name, namespace=namespace)
+        slot = (*(gateway.key for gateway in served), proxy.bind_address, service)
+        return self._plan(
+            slot,
+            self._layer(
+                gateways.layer,
+                slot,
+                self._serve(served),
+                served,
+                proxy.bind_address,
+                service,
+                self._objects.tracing,
+            ),
+            self._endpoints,
+        )
+
+    def _serve(self, served: tuple[parsed.Gateway, ...]) -> gateways.Gateways:
+        slot = tuple(gateway.key for gateway in served)
+        scoped = self._scoped.get(slot[0].namespace, {}) if slot else {}
+        return self._remembered(
+            ("gateways", slot),
+            lambda: self._asked.group(
+                gateways.gateways,
+                slot,
+                tuple(
+                    gateways.Served(one, self._attachments.gateways.get(one.key, ()))
+                    for one in served
+                ),
+                self._directory,
+                scoped,
+            ),
+        )
+
+    @functools.cached_property
+    def conditions(self) -> Mapping[keys.ObjectKey, tuple[objects.Condition, ...]]:
+        """What was found out about each object, in key order; conditions are sorted by type."""
+        return self._asked.group(
+            findings.all_conditions,
+            "",
+            findings.Findings(
+                objects=self._objects,
+                directory=self._directory,
+                bound=self._bound,
+                gateways=self._gateways,
+                producers=self._attachments.producers,
+                shadows=self._shadows(),
+            ),
+            self.state.endpoints,
+        )
+
+    def _shadows(self) -> findings.Shadows:
+        at_hosts = [
+            (host.virtual_host.name, shadow)
+            for host in self._base.hosts
+            for shadow in host.routed.shadows
+        ]
+        for namespace in self._attachments.consumers:
+            at_hosts += self._outbound(namespace).shadows
+        for gateway in self._gateways.values():
+            at_hosts += self._serve((gateway,)).shadows
+        return tuple(at_hosts)
+
+
+def _by_key(found: tuple[parsed.Gateway, ...]) -> Mapping[keys.ObjectKey, parsed.Gateway]:
+    return {gateway.key: gateway for gateway in found}
+
+
+def _directory(
+    mesh: catalogue.Catalogue, claims: catalogue.Claims, policies: clusters.Policies
+) -> clusters.Directory:
+    return clusters.Directory(mesh=mesh, claims=claims, policies=policies)
+
+
+def _workloads(
+    workloads: tuple[registry.Workload, ...],
+) -> Mapping[tuple[str, str], registry.Workload]:
+    found: dict[tuple[str, str], registry.Workload] = {}
+    for workload in sorted(workloads, key=lambda one: (one.namespace, one.name)):
+        for address in workload.addresses:
+            found.setdefault((workload.namespace, address), workload)
+    return found
+
+
+def _proxy_plan(layers: tuple[plans.Layer, ...]) -> plans.ProxyPlan:
+    return plans.ProxyPlan(layers=layers)

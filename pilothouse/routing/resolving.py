@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a destination as written to the cluster it means, or to the reason why there is none."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from pilothouse.model import keys
+from pilothouse.model import services as registry
+from pilothouse.routing import catalogue, parsed, plan, rules
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Unresolved:
+    """A destination that leads nowhere."""
+
+    reason: str
+    """The reason of the condition ``ResolvedRefs``, where possible in the words of the Gateway API.
+    """
+    message: str
+    status: int = 500
+    """What its share of requests is answered."""
+
+
+Resolution = plan.ClusterKey | Unresolved
+
+
+def resolve(
+    destination: parsed.Destination, target: rules.Target, site: catalogue.Site
+) -> Resolution:
+    """The cluster that a destination means where requests are routed.
+
+    The port is the one given, else the one the request was for if the target has it, else the
+    target's only one.
+    """
+    ref = destination.ref
+    match target:
+        case None:
+            return Unresolved(reason="BackendNotFound", message=f"{ref} does not exist")
+        case registry.Service():
+            return _service(destination, target, site.port)
+        case parsed.External():
+            return _external(destination, target, site)
+
+
+def _service(
+    destination: parsed.Destination, service: registry.Service, requested: int
+) -> Resolution:
+    if service.external_name is not None:
+        text = f"{destination.ref} is of type ExternalName, which has no endpoints"
+        return Unresolved(reason="UnsupportedValue", message=text)
+    open_ports = routable_ports(service)
+    if destination.port is not None:
+        found = [port for port in open_ports if port.number == destination.port]
+    else:
+        found = [port for port in open_ports if port.number == requested] or _only(
+            [port for port in open_ports if port.protocol.is_http] or list(open_ports)
+        )
+    if not found:
+        return _no_port(destination, requested)
+    return plan.ClusterKey(
+        direction=plan.Direction.OUTBOUND,
+        port=found[0].number,
+        service=service.key,
+        labels=destination.labels,
+    )
+
+
+def routable_ports(service: registry.Service) -> tuple[registry.Port, ...]:
+    """The ports that a destination may name; a rule that does says itself that HTTP is spoken."""
+    return tuple(port for port in service.ports if port.protocol != registry.AppProtocol.UDP)
+
+
+def _only(ports: list[registry.Port]) -> list[registry.Port]:
+    return ports if len({port.number for port in ports}) == 1 else []
+
+
+def _external(
+    destination: parsed.Destination, external: parsed.External, site: catalogue.Site
+) -> Resolution:
+    if not site.gateway and (site.egress_only or external.through_egress):
+        # Fails closed: whatever the rule says, a sidecar has no way out past the egress gateway.
+        text = f"{destination.ref} is reached from here through the egress gateway only"
+        return Unresolved(reason="RefNotPermitted", message=text, status=503)
+    numbers = [port.number for port in external.ports]
+    wanted = site.port if destination.port is None else destination.port
+    if wanted not in numbers:
+        if destination.port is not None or len(numbers) != 1:
+            return _no_port(destination, site.port)
+        wanted = numbers[0]
+    return catalogue.external_cluster_key(external.key, wanted)
+
+
+def _no_port(destination: parsed.Destination, requested: int) -> Unresolved:
+    if destination.port is not None:
+        text = f"{destination.ref} has no port {destination.port}"
+    else:
+        text = f"{destination.ref} has no port {requested} and more than one other: name one"
+    return Unresolved(reason="PortNotFound", message=text)
+
+
+def possible_ports(destination: parsed.Destination, service: registry.Service) -> tuple[int, ...]:
+    """Every port that `resolve` may answer, wherever requests are routed; sorted."""
+    if service.external_name is not None:
+        return ()
+    numbers = {port.number for port in routable_ports(service)}
+    return tuple(sorted(numbers if destination.port is None else numbers & {destination.port}))
+
+
+Labelled = tuple[int, keys.Labels]
+"""A port of a service, and the labels of the endpoints that count."""

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules with their destinations looked up, arranged by whose requests they route."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pilothouse.model import keys
+from pilothouse.model import services as registry
+from pilothouse.routing import memo as memory
+from pilothouse.routing import parsed
+
+Target = registry.Service | parsed.External | None
+"""What a destination names; None when it does not exist."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A rule, and the targets of all its destinations."""
+
+    rule: parsed.Rule
+    targets: Mapping[parsed.Ref, Target]
+
+
+class Attached(NamedTuple):
+    """A rule at one of its parents."""
+
+    port: int | None
+    """Only this port of a service; None for all."""
+    listener: str
+    """Only this listener of a gateway; empty for all."""
+    bound: Bound
+
+
+ByRef = Mapping[parsed.Ref, tuple[Attached, ...]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Attachments:
+    """Rules by parent; the rules of each parent are in key order."""
+
+    producers: Mapping[str, ByRef]
+    """By the parent's namespace. Rules there speak to all clients."""
+    consumers: Mapping[str, ByRef]
+    """By the rule's namespace. Rules outside their parent's namespace speak to the clients in their
+    own only.
+    """
+    gateways: Mapping[keys.ObjectKey, tuple[Attached, ...]]
+    """Rules that the gateway admits."""
+
+
+def bind(
+    memo: memory.Memo,
+    rules: tuple[parsed.Rule, ...],
+    services: Mapping[keys.ServiceKey, registry.Service],
+    externals: Mapping[keys.ServiceKey, parsed.External],
+) -> Mapping[keys.ObjectKey, Bound]:
+    """Look up the destinations of all rules; the answer is in key order."""
+    bound: dict[keys.ObjectKey, Bound] = {}
+    for rule in rules:
+        refs = {destination.ref for route in rule.routes for destination in route.destinations}
+        targets: list[tuple[parsed.Ref, Target]] = [
+            (ref, externals.get(ref.key) if ref.external else services.get(ref.key))
+            for ref in sorted(refs)
+        ]
+        bound[rule.key] = memo.leaf(_bind, rule.key, rule, tuple(targets))
+    return bound
+
+
+def _bind(rule: parsed.Rule, targets: tuple[tuple[parsed.Ref, Target], ...]) -> Bound:
+    return Bound(rule=rule, targets=dict(targets))
+
+
+def attach(
+    memo: memory.Memo,
+    bound: Mapping[keys.ObjectKey, Bound],
+    gateways: Mapping[keys.ObjectKey, parsed.Gateway],
+) -> Attachments:
+    """Arrange rules by parent."""
+    producers: dict[str, dict[parsed.Ref, list[Attached]]] = {}
+    consumers: dict[str, dict[parsed.Ref, list[Attached]]] = {}
+    at_gateways: dict[keys.ObjectKey, list[Attached]] = {}
+    for key, rule in bound.items():
+        for parent in rule.rule.parents:
+            attached = Attached(parent.port, parent.listener, rule)
+            if parent.gateway is not None:
+                gateway = gateways.get(parent.gateway)
+                if gateway is not None and gateway.admits(key.namespace):
+                    at_gateways.setdefault(parent.gateway, []).append(attached)
+            elif parent.ref is not None:
+                produced = parent.ref.key.namespace == key.namespace
+                side = producers if produced else consumers
+                side.setdefault(key.namespace, {}).setdefault(parent.ref, []).append(attached)
+    return Attachments(
+        producers=_frozen(memo, "producers", producers),
+        consumers=_frozen(memo, "consumers", consumers),
+        gateways={key: tuple(items) for key, items in sorted(at_gateways.items())},
+    )
+
+
+def _frozen(
+    memo: memory.Memo, side: str, found: dict[str, dict[parsed.Ref, list[Attached]]]
+) -> Mapping[str, ByRef]:
+    return {
+        namespace: memo.leaf(
+            _by_ref,
+            (side, namespace),
+            tuple((ref, tuple(items)) for ref, items in sorted(by_ref.items())),
+        )
+        for namespace, by_ref in sorted(found.items())
+    }
+
+
+def _by_ref(items: tuple[tuple[parsed.Ref, tuple[Attached, ...]], ...]) -> ByRef:
+    return dict(items)
+
+
+def at_port(attached: tuple[Attached, ...], port: int) -> tuple[Bound, ...]:
+    """The rules that speak of this port, each once."""
+    found = {one.bound.rule.key: one.bound for one in attached if one.port in (None, port)}
+    return tuple(found.values())
