@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of ``pilothouse``. Exit codes: 0 fine, 1 the answer is no or something failed, 2 wrong use."""
+"""The verbs of ``pilothouse``.
+
+Exit codes: 0 fine, 1 the answer is no or something failed, 2 wrong use.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Pilothouse: a control plane for Envoy. Try `pilothouse up -f samples/shop`, or `pilothouse demo`.",
+    help="Pilothouse: a control plane for Envoy. Try `pilothouse up`, or `pilothouse demo`.",
 )
 
 Folder = Annotated[
@@ -96,10 +99,11 @@ def up(
     ] = False,
     form: Output = output.Format.TABLE,
 ) -> None:
-    """Run a whole mesh on this machine: services, gateways, and a sidecar beside every program.
+    """Run a whole mesh on this machine: services, gateways, sidecars and programs.
 
-    The folder holds ordinary Kubernetes manifests (Service, Deployment, Pod, Ingress, Secret) and config objects; the
-    command of each pod's container is run here. Edit a file and the mesh follows. Ctrl-C stops everything.
+    The folder holds ordinary Kubernetes manifests (Service, Deployment, Pod, Ingress, Secret) and
+    config objects; the command of each pod's container is run here. Edit a file and the mesh
+    follows. Ctrl-C stops everything.
     """
     from pilothouse.cli import up as verb  # noqa: PLC0415  other verbs need no server libraries
 
@@ -112,7 +116,7 @@ def up(
 
 @app.command()
 def demo(folder: Folder = SAMPLES, form: Output = output.Format.TABLE) -> None:
-    """Run the sample shop under traffic, change a rule while requests flow, and report what was seen."""
+    """Run the sample shop under traffic, change a rule meanwhile, and report what was seen."""
     from pilothouse.cli import demo as verb  # noqa: PLC0415
 
     report = _run(lambda: verb.run(folder, say=_progress))
@@ -123,7 +127,8 @@ def demo(folder: Folder = SAMPLES, form: Output = output.Format.TABLE) -> None:
         ]
         typer.echo("\n" + output.table(rows, ["checked", "asked", "seen", ""]))
         typer.echo(
-            f"\nfrom the write to the last of {report.proxies} acknowledgements: {report.write_to_last_ack_seconds * 1000:.0f} ms"
+            f"\nfrom the write to the last of {report.proxies} acknowledgements: "
+            f"{report.write_to_last_ack_seconds * 1000:.0f} ms"
         )
         for failure in report.failures[:10]:
             typer.echo(f"failed: {failure}")
@@ -137,7 +142,7 @@ def _progress(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def _run(verb: Callable[[], Any]) -> Any:  # noqa: ANN401  whatever the verb gives
+def _run(verb: Callable[[], Any]) -> Any:
     from pilothouse.cli.local import addresses, mesh  # noqa: PLC0415
 
     try:
@@ -150,7 +155,7 @@ def _run(verb: Callable[[], Any]) -> Any:  # noqa: ANN401  whatever the verb giv
 
 @app.command()
 def proxies(address: Discovery = DISCOVERY, form: Output = output.Format.TABLE) -> None:
-    """List connected proxies and services, and whether each has acknowledged all that it was sent."""
+    """List proxies and services, and whether each has acknowledged all that it was sent."""
     rows = _ask(address, lambda: queries.proxies(address))
     output.show(rows, columns=["node", "role", "state"], form=form)
 
@@ -193,7 +198,8 @@ def _ask(address: str, question: Callable[[], list[dict[str, Any]]]) -> list[dic
         return question()
     except grpc.RpcError as error:
         # What a stub raises is a grpc.Call as well, which its stubs cannot say.
-        details = getattr(error, "details", lambda: str(error))()
+        words = getattr(error, "details", None)
+        details = words() if words is not None else str(error)
         raise output.fail(f"discovery at {address} does not answer: {details}") from None
 
 

@@ -25,8 +25,11 @@ HOST = "shop.example.com"
 REQUESTS = 400
 ACK_SECONDS = 30.0
 BEFORE, AFTER = {"v1": 0.9, "v2": 0.1}, {"v1": 0.5, "v2": 0.5}
-_OLD = "    - {service: reviews, labels: {version: v1}, weight: 90}\n    - {service: reviews, labels: {version: v2}, weight: 10}\n"
-_NEW = "    - {service: reviews, labels: {version: v1}, weight: 50}\n    - {service: reviews, labels: {version: v2}, weight: 50}\n"
+_SPLIT = """\
+    - {{service: reviews, labels: {{version: v1}}, weight: {v1}}}
+    - {{service: reviews, labels: {{version: v2}}, weight: {v2}}}
+"""
+_OLD, _NEW = _SPLIT.format(v1=90, v2=10), _SPLIT.format(v1=50, v2=50)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +146,7 @@ async def _before(
             what="external requests through the egress gateway",
             asked="40",
             seen=str(passed),
-            good=passed == 40,  # noqa: PLR2004
+            good=passed == 40,
         ),
     ]
     return findings, [split, testers, catalog, partner]
@@ -167,7 +170,11 @@ async def _change(
     status: status_service_pb2_grpc.StatusServiceAsyncStub,
     folder: pathlib.Path,
 ) -> tuple[traffic.Tally, float, int]:
-    """Edit the rule under load: what the load met, seconds from the write to the last ACK, and how many proxies."""
+    """Edit the rule under load.
+
+    Returns:
+        What the load met, seconds from the write to the last ACK, and how many proxies there were.
+    """
     path = folder / "routes.yaml"
     text = path.read_text()
     if _OLD not in text:
@@ -186,7 +193,8 @@ async def _change(
             proxies = await _acknowledged(watch, newer_than=generation)
             seconds = time.perf_counter() - written
         watch.cancel()
-        # What the change may have broken must show: the load goes on for as long again, and then some.
+        # What the change may have broken must show: the load goes on for as long again, and then
+        # some.
         await asyncio.sleep(1.0)
     except TimeoutError:
         msg = f"the change was not acknowledged by every proxy within {ACK_SECONDS:.0f} s"
@@ -210,7 +218,7 @@ def _generation(first: status_service_pb2.WatchObjectStatusesResponse) -> int:
     )
 
 
-async def _acknowledged(watch: Any, *, newer_than: int) -> int:  # noqa: ANN401  grpc's call type is generic over both messages
+async def _acknowledged(watch: Any, *, newer_than: int) -> int:
     async for message in watch:
         for one in message.objects:
             counts = one.status.proxies

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests through a gateway, counted by who answered; and whether a split that was seen fits the split asked for."""
+"""Requests through a gateway, counted by who answered, against the split asked for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 import aiohttp
 
 SIGMAS = 5.0
-"""A share further from the one asked for than so many standard deviations is wrong: chance does it once in 1.7 million."""
+"""A share further from the one asked for than so many standard deviations is wrong: chance does it
+once in 1.7 million."""
 _TIMEOUT = aiohttp.ClientTimeout(total=15)
 
 
@@ -30,7 +31,10 @@ class Tally:
         return sum(self.answers.values()) + len(self.failures)
 
     def fits(self, asked: Mapping[str, float]) -> bool:
-        """True when every share is as near to the one asked for as chance allows, and nobody else answered."""
+        """True when every share is as near to the one asked for as chance allows.
+
+        Nobody may answer who was not asked.
+        """
         total = sum(self.answers.values())
         if not total or set(self.answers) - set(asked):
             return False
@@ -67,7 +71,7 @@ class Client:
         async with self._session.get(
             self._base + path, headers={**(headers or {}), "Host": self._host}
         ) as response:
-            if response.status != 200:  # noqa: PLR2004
+            if response.status != 200:
                 text = (await response.text())[:200]
                 raise aiohttp.ClientResponseError(
                     response.request_info, response.history, status=response.status, message=text

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A proxy as discovery knows it: its node id, role and the few facts its configuration depends on.
 
-Whatever may change a proxy's configuration is a field here, so that a field left out of a cache key cannot exist.
+Whatever may change a proxy's configuration is a field here, so that a field left out of a cache key
+cannot exist.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ class Role(enum.StrEnum):
     SIDECAR = "sidecar"
     GATEWAY = "gateway"
     SOURCE = "source"
-    """Not a proxy: another service (ingress, egress) that reads config and status over the same protocol."""
+    """Not a proxy: another service (ingress, egress) that reads config and status over the same
+    protocol."""
 
 
 class Interception(enum.StrEnum):
@@ -47,7 +49,7 @@ class NodeId:
     def parse(cls, text: str) -> NodeId:
         """Read a node id; ValueError names what is wrong with it."""
         parts = text.split("~")
-        if len(parts) != 4:  # noqa: PLR2004
+        if len(parts) != 4:
             msg = f"node id {text!r} must have the form role~ip~id.namespace~domain"
             raise ValueError(msg)
         role, address, instance, domain = parts

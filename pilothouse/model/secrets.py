@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS secrets, and the port through which they come.
 
-A secret is never part of a mesh state, a plan or a log: those hold keys. The type redacts itself wherever it is printed.
+A secret is never part of a mesh state, a plan or a log: those hold keys. The type redacts itself
+wherever it is printed.
 """
 
 from __future__ import annotations

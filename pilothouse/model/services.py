@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services, endpoints and workloads, in Kubernetes' own words; and the port through which registries deliver them.
+"""Services, endpoints and workloads, in Kubernetes' own words, and the registries' port.
 
 Everything here is a frozen value. A registry swaps whole snapshots; nobody patches one in place.
 """
@@ -103,7 +103,9 @@ class RegistryState:
 
     services: Mapping[keys.ServiceKey, Service] = dataclasses.field(default_factory=dict)
     """In key order."""
-    endpoints: Mapping[keys.ServiceKey, tuple[Endpoint, ...]] = dataclasses.field(default_factory=dict)
+    endpoints: Mapping[keys.ServiceKey, tuple[Endpoint, ...]] = dataclasses.field(
+        default_factory=dict
+    )
     """Sorted by address, port, port name; a service without endpoints may be missing."""
     workloads: tuple[Workload, ...] = ()
     """Sorted by namespace, name."""
@@ -114,8 +116,9 @@ class RegistryState:
 class ServiceRegistry(Protocol):
     """Where services come from.
 
-    ``current`` is AT LEAST as fresh as the change last notified and MAY be fresher. Once synced, a registry that loses
-    its source keeps the last good state. Change handlers are called in order, on the event loop of the registry.
+    ``current`` is AT LEAST as fresh as the change last notified and MAY be fresher. Once synced, a
+    registry that loses its source keeps the last good state. Change handlers are called in order,
+    on the event loop of the registry.
     """
 
     name: str

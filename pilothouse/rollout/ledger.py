@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger: which proxies need an object, which run it, which refused it.
 
-A proxy needs an object when something in its target snapshot comes from it (``Resource.origins``). It has acknowledged the
-object when, for every type, nothing that comes from the object differs between what it acknowledged last and its target.
-Proxies in the same position (the same snapshots, by identity) are counted as one group, so the cost follows the number of
-different snapshots, not the number of proxies. This module knows no stream and no clock.
+A proxy needs an object when something in its target snapshot comes from it (``Resource.origins``).
+It has acknowledged the object when, for every type, nothing that comes from the object differs
+between what it acknowledged last and its target. Proxies in the same position (the same snapshots,
+by identity) are counted as one group, so the cost follows the number of different snapshots, not
+the number of proxies. This module knows no stream and no clock.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class TypePosition:
 
     type_url: str
     acked: resources.Snapshot
-    """The snapshot whose content of this type it acknowledged last; ``Snapshot.EMPTY`` before the first ACK."""
+    """The snapshot whose content of this type it acknowledged last; ``Snapshot.EMPTY`` before the
+    first ACK."""
     refused: bool = False
     """True when its newest response of this type was refused."""
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Push waves: one for each build that changed what some proxy is to hold, from the push to the last acknowledgement.
+"""Push waves: from the push of a build's changes to the last acknowledgement.
 
-A proxy is done with a wave when it is in sync with that wave's snapshot or a newer one; a proxy that refuses, or that goes
-away, is done as well and is counted apart. Times are given by the caller, in nanoseconds of one clock.
+A proxy is done with a wave when it is in sync with that wave's snapshot or a newer one; a proxy
+that refuses, or that goes away, is done as well and is counted apart. Times are given by the
+caller, in nanoseconds of one clock.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ class Wave:
 
 
 class WaveBook:
-    """The waves under way. One stream may be pending in several: a newer snapshot answers for all older ones."""
+    """The waves under way.
+
+    One stream may be pending in several: a newer snapshot answers for all older ones.
+    """
 
     def __init__(self) -> None:
         """Begin with no wave."""
@@ -85,7 +89,11 @@ class WaveBook:
         return wave
 
     def settle(self, stream: str, outcome: ProxyOutcome) -> tuple[Wave, ...]:
-        """Note what a stream answered, for every wave it is pending in; return the waves that this finished."""
+        """Note what a stream answered, for every wave it is pending in.
+
+        Returns:
+            The waves that this finished.
+        """
         finished = []
         for wave in [wave for wave in self._waves.values() if stream in wave.pending]:
             now = dataclasses.replace(

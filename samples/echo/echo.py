@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small HTTP server that says who it is, and calls other services when its settings say so.
 
-Environment: SERVICE, VERSION, POD_NAME say who it is; BIND_ADDRESS (default 127.0.0.1) and PORT (default 8080) where it
-listens; UPSTREAMS which paths it answers by calling somebody, as ``/path=http://host:port/path`` separated by blanks;
-HTTP_PROXY is the sidecar that it calls through.
+Environment: SERVICE, VERSION, POD_NAME say who it is; BIND_ADDRESS (default 127.0.0.1) and PORT
+(default 8080) where it listens; UPSTREAMS which paths it answers by calling somebody, as
+``/path=http://host:port/path`` separated by blanks; HTTP_PROXY is the sidecar that it calls
+through.
 """
 
 import asyncio
@@ -57,16 +58,22 @@ class Echo:
         url = self._upstreams.get(request.path)
         if url is not None:
             status, answer["upstream"] = await self._call(url, request)
-        return web.json_response(answer, status=status, dumps=lambda value: json.dumps(value, sort_keys=True))
+        return web.json_response(
+            answer, status=status, dumps=lambda value: json.dumps(value, sort_keys=True)
+        )
 
     async def _call(self, url: str, request: web.Request) -> tuple[int, object]:
         headers = {name: request.headers[name] for name in TRACE_HEADERS if name in request.headers}
         try:
             async with self._session.get(url, headers=headers, proxy=self._proxy) as response:
                 text = await response.text()
-                failed = response.status >= 400  # noqa: PLR2004
+                failed = response.status >= 400
                 body = json.loads(text) if response.content_type == "application/json" else text
-                return (502 if failed else 200), {"url": url, "status": response.status, "body": body}
+                return (502 if failed else 200), {
+                    "url": url,
+                    "status": response.status,
+                    "body": body,
+                }
         except (aiohttp.ClientError, TimeoutError) as error:
             return 502, {"url": url, "error": f"{type(error).__name__}: {error}"}
 
@@ -81,7 +88,10 @@ async def main() -> None:
         app.router.add_route("*", "/{path:.*}", Echo(session).handle)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
-        host, port = os.environ.get("BIND_ADDRESS", "127.0.0.1"), int(os.environ.get("PORT", "8080"))
+        host, port = (
+            os.environ.get("BIND_ADDRESS", "127.0.0.1"),
+            int(os.environ.get("PORT", "8080")),
+        )
         await web.TCPSite(runner, host, port).start()
         await stop.wait()
         await runner.cleanup()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of a program, read from its flags and from ``PILOTHOUSE_*`` variables, which are the same settings.
+"""Settings of a program: its flags and its ``PILOTHOUSE_*`` variables, which are the same.
 
-A program declares them once, as a pydantic-settings class with a docstring under every field; this room makes the
-command line of it: ``--help`` from the docstrings, ``--version``, and errors that name the flag and the variable.
+A program declares them once, as a pydantic-settings class with a docstring under every field; this
+room makes the command line of it: ``--help`` from the docstrings, ``--version``, and errors that
+name the flag and the variable.
 """
 
 from __future__ import annotations

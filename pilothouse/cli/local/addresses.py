@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loopback addresses for a mesh on one machine: a /16 block of 127.0.0.0/8, held by a bound socket.
 
-Linux answers for all of 127.0.0.0/8 without any set-up, so every workload has an address of its own and no port is used
-twice; two meshes on one machine take two blocks.
+Linux answers for all of 127.0.0.0/8 without any set-up, so every workload has an address of its own
+and no port is used twice; two meshes on one machine take two blocks.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of a mesh on one machine. Pure: what is started with which flags, and how to tell that it is ready."""
+"""The command lines of a mesh on one machine. Pure.
+
+What is started with which flags, and how to tell that it is ready.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import dataclasses
 import pathlib
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pilothouse.cli.local import addresses, pods
 from pilothouse.config import objects
@@ -30,6 +33,14 @@ class Command:
     probe: str
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     directory: str | None = None
+
+
+class _Place(NamedTuple):
+    """What all agents of a mesh have in common."""
+
+    block: addresses.Block
+    home: pathlib.Path
+    envoy: str
 
 
 def control_plane(block: addresses.Block, config: pathlib.Path) -> tuple[Command, ...]:
@@ -89,9 +100,7 @@ def gateways(block: addresses.Block, home: pathlib.Path, envoy: str) -> tuple[Co
             role="gateway",
             address=address,
             labels=f"{_GATEWAY_LABEL}={role}",
-            block=block,
-            home=home,
-            envoy=envoy,
+            place=_Place(block, home, envoy),
         )
         for name, role, address in _gateways(block)
     )
@@ -122,9 +131,7 @@ def workload(
         role="sidecar",
         address=pod.address,
         labels=",".join(f"{key}={value}" for key, value in pod.labels),
-        block=block,
-        home=home,
-        envoy=envoy,
+        place=_Place(block, home, envoy),
         more=(
             "--application-address",
             pod.application_address,
@@ -142,21 +149,19 @@ def _agent(
     role: str,
     address: str,
     labels: str,
-    block: addresses.Block,
-    home: pathlib.Path,
-    envoy: str,
+    place: _Place,
     more: tuple[str, ...] = (),
 ) -> Command:
     status = f"{address}:{STATUS_PORT}"
-    work = home / name
+    work = place.home / name
     return Command(
         name=f"{role}-{name}.{namespace}",
         arguments=(
             *(sys.executable, "-m", "pilothouse_agent"),
             *("--role", role, "--name", name, "--namespace", namespace, "--labels", labels),
             *("--ip", address, "--bind-address", address, "--status-address", status),
-            *("--discovery-address", f"{block.control}:{DISCOVERY_PORT}"),
-            *("--work-dir", str(work), "--envoy-path", envoy, "--concurrency", "1"),
+            *("--discovery-address", f"{place.block.control}:{DISCOVERY_PORT}"),
+            *("--work-dir", str(work), "--envoy-path", place.envoy, "--concurrency", "1"),
             *more,
         ),
         probe=f"http://{status}/readyz",
@@ -164,7 +169,7 @@ def _agent(
 
 
 def gateway_manifests(block: addresses.Block) -> list[dict[str, Any]]:
-    """What Kubernetes would say of the gateways: a pod for each, and the egress gateway's Service."""
+    """What Kubernetes would say of the gateways: their pods, and the egress gateway's Service."""
     namespace = objects.ROOT_NAMESPACE
     running = [
         {

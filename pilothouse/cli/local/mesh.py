@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running mesh on this machine: the four services, two gateways, and a sidecar beside every program.
+"""A running mesh on this machine: services, gateways, and a sidecar beside every program.
 
-Everything is started at once, for any order of start must work; what is not ready in time is named together with the end
-of its log. Each child is tied to this process by the kernel, so that even ``kill -9`` leaves nothing behind.
+Everything is started at once, for any order of start must work; what is not ready in time is named
+together with the end of its log. Each child is tied to this process by the kernel, so that even
+``kill -9`` leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Child:
     supervisor: process.Supervisor
     log: pathlib.Path
     probe: str = ""
-    """URL that answers 200 when it is ready, or ``tcp:HOST:PORT``; empty when there is nothing to ask."""
+    """URL that answers 200 when it is ready, or ``tcp:HOST:PORT``; empty when there is nothing to
+    ask."""
 
     def tail(self, lines: int = 8) -> str:
         """The end of its log."""
@@ -126,12 +128,14 @@ class Mesh:
         for command in wanted:
             await self._spawn(command)
         started = asyncio.get_running_loop().time()
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
-            async with asyncio.TaskGroup() as group:
-                for child in self._children:
-                    group.create_task(
-                        self._wait_ready(child, session, say, started), name=f"ready-{child.name}"
-                    )
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
+            asyncio.TaskGroup() as group,
+        ):
+            for child in self._children:
+                group.create_task(
+                    self._wait_ready(child, session, say, started), name=f"ready-{child.name}"
+                )
 
     async def _spawn(self, command: commands.Command) -> None:
         log = self.home / "logs" / f"{command.name}.log"
@@ -174,7 +178,8 @@ class Mesh:
             if ready:
                 break
             if loop.time() - started > READY_SECONDS:
-                msg = f"{child.name} is not ready after {READY_SECONDS:.0f} s: {answer}\n{child.tail()}"
+                late = f"{child.name} is not ready after {READY_SECONDS:.0f} s"
+                msg = f"{late}: {answer}\n{child.tail()}"
                 raise MeshError(msg)
             await asyncio.sleep(POLL_SECONDS)
         say(f"{child.name} ready after {loop.time() - started:.1f} s")
@@ -226,13 +231,15 @@ async def _probe(url: str, session: aiohttp.ClientSession) -> tuple[bool, str]:
             writer.close()
             return True, "open"
         async with session.get(url) as response:
-            return response.status == 200, " ".join((await response.text()).split())  # noqa: PLR2004
+            return response.status == 200, " ".join((await response.text()).split())
     except (OSError, aiohttp.ClientError, TimeoutError) as error:
         return False, f"{type(error).__name__}: {error}"
 
 
 def read_folder(folder: pathlib.Path) -> tuple[pods.Manifest, ...]:
-    """All documents of a folder's YAML files, for planning pods; what is broken is told by discovery, not here.
+    """All documents of a folder's YAML files, for planning pods.
+
+    What is broken in them is told by discovery, not here.
 
     Raises:
         MeshError: the folder is not there.
@@ -256,6 +263,12 @@ def read_folder(folder: pathlib.Path) -> tuple[pods.Manifest, ...]:
             for document in listed
         )
     return tuple(found)
+
+
+def _link(folder: pathlib.Path, config: pathlib.Path) -> None:
+    """Put the user's folder below the one that the services watch; edits go through the link."""
+    config.mkdir()
+    (config / "user").symlink_to(folder.resolve(), target_is_directory=True)
 
 
 @contextlib.asynccontextmanager
@@ -285,8 +298,7 @@ async def running(
         planned, problems = pods.plan(manifests, held.block)
         for problem in problems:
             say(f"warning: {problem}")
-        (home / "config").mkdir()
-        (home / "config" / "user").symlink_to(folder.resolve(), target_is_directory=True)
+        _link(folder, home / "config")
         mesh = Mesh(block=held.block, home=home, planned=planned, hosts=pods.hosts(manifests))
         try:
             try:

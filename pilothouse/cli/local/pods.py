@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which programs a mesh on one machine runs: from Kubernetes manifests (Deployment, Pod) to processes. Pure.
+"""Which programs a mesh on one machine runs: from Kubernetes manifests to processes. Pure.
 
-A pod's first container with a ``command`` is run as a process here; images are not used. ``pilothouse.dev/inject: "false"``
-leaves a pod without sidecar; ``pilothouse.dev/address`` gives it a fixed loopback address, as a program outside the mesh has.
+A pod's first container with a ``command`` is run as a process here; images are not used.
+``pilothouse.dev/inject: "false"`` leaves a pod without sidecar; ``pilothouse.dev/address`` gives it
+a fixed loopback address, as a program outside the mesh has.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def plan(
             templates.extend(_templates(manifest, problems))
         elif kind in ("StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicaSet"):
             problems.append(
-                f"{manifest.location}: {kind} is not run on one machine; write a Deployment or a Pod"
+                f"{manifest.location}: {kind} is not run here; write a Deployment or Pod"
             )
     templates.sort(key=lambda one: (one.namespace, one.name))
     pods = tuple(_pod(template, index, block) for index, template in enumerate(templates))
@@ -110,7 +111,8 @@ def _templates(manifest: Manifest, problems: list[str]) -> list[_Template]:
             return []
         names = [f"{name}-{index}" for index in range(replicas)]
     else:
-        # The manifest is in the folder too, without an address: the running pod needs a name of its own.
+        # The manifest is in the folder too, without an address: the running pod needs a name of its
+        # own.
         names = [f"{name}-local"]
     containers = [
         c for c in spec.get("containers") or () if isinstance(c, Mapping) and c.get("command")

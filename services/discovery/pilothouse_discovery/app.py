@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The composition root of discovery: makes the parts, runs them, and stops them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Sequence
+
+import structlog
+
+from pilothouse import buildinfo
+from pilothouse.adapters import commandline, telemetry
+from pilothouse.adapters.files import configs, folder, registry
+from pilothouse.adapters.files import secrets as file_secrets
+from pilothouse.adapters.rpc import config_source, serving, streams, web
+from pilothouse.api.registry.v1alpha1 import registry_service_pb2, registry_service_pb2_grpc
+from pilothouse.api.status.v1alpha1 import status_service_pb2, status_service_pb2_grpc
+from pilothouse.model import keys
+from pilothouse_discovery import (
+    clients,
+    debug,
+    engine,
+    host,
+    metrics,
+    progress,
+    servicers,
+    settings,
+)
+
+_LOG = structlog.get_logger(__name__)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run discovery; the exit code: 0 after a signal, 1 when it cannot start, 2 for wrong use."""
+    try:
+        chosen = settings.read(arguments)
+    except commandline.UsageError as error:
+        print(error, file=sys.stderr)  # noqa: T201  wrong use is for the terminal, not for a log
+        return 2
+    telemetry.configure_logging(settings.PROGRAM, chosen.log_level, format=chosen.log_format)
+    return serving.run_program(lambda: _run(chosen))
+
+
+async def _run(chosen: settings.Settings) -> None:
+    tracing = telemetry.tracer_provider(settings.PROGRAM, buildinfo.version())
+    try:
+        with serving.stop_signals() as stop:
+            await Discovery(chosen, tracing).run(stop)
+    finally:
+        await tracing.shutdown()
+
+
+class Discovery:
+    """One discovery server."""
+
+    def __init__(self, chosen: settings.Settings, tracing: telemetry.Telemetry) -> None:
+        """Wire everything; nothing is opened before ``run``."""
+        self._settings = chosen
+        self._telemetry = tracing
+        self._metrics = metrics.Metrics()
+        self._folder = folder.Folder(chosen.config, on_change=self._file_change)
+        store = configs.FileConfigStore(self._folder)
+        self._derived = {
+            name: config_source.ConfigStreamClient(
+                name, serving.Address.parse(address), node_id=_node_id(chosen), tracing=tracing
+            )
+            for name, address in chosen.sources.items()
+        }
+        self.clients = clients.Clients()
+        self.progress = progress.Progress(
+            connected=self.clients, tracing=tracing, counters=self._metrics
+        )
+        self.engine = engine.Engine(
+            inputs=engine.Inputs(
+                authored={store.name: store},
+                derived=dict(self._derived),
+                registries={"registry": registry.FileRegistry(self._folder, "registry")},
+                secrets=file_secrets.FileSecrets(self._folder),
+            ),
+            connected=self.clients,
+            tracker=self.progress,
+            tracing=tracing,
+            counters=self._metrics,
+            domain=chosen.domain,
+        )
+        self._host = host.Host(
+            connected=self.clients,
+            builder=self.engine,
+            tracker=self.progress,
+            counters=self._metrics,
+            sync_grace=chosen.sync_grace,
+        )
+
+    def _file_change(self, changed: tuple[keys.ObjectKey, ...]) -> str:
+        """A change in the folder begins a trace."""
+        attributes = {"pilothouse.objects": [str(key) for key in changed[:20]]}
+        with self._telemetry.span("config.change", parent="", attributes=attributes):
+            return telemetry.current_traceparent()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set.
+
+        Raises:
+            serving.StartError: a port cannot be bound, or an address is not loopback.
+        """
+        chosen = self._settings
+        server = serving.GrpcServer(interceptors=telemetry.server_interceptors(self._telemetry))
+        xds = streams.XdsServer(self._host, write_timeout=chosen.write_timeout, per_type=True)
+        xds.add_to(server)
+        self._add_services(server)
+        server.bind(serving.Address.parse(chosen.grpc_address), setting="--grpc-address")
+        pages = web.Pages(
+            ready=self._ready,
+            metrics=self._metrics.text,
+            debug=debug.pages(self.clients, self.engine, self.progress),
+        )
+        http = serving.Address.parse(chosen.http_address)
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(web.http_server(http, pages, setting="--http-address"))
+            await stack.enter_async_context(server.running(grace=chosen.shutdown_grace))
+            _LOG.info("serving", grpc=chosen.grpc_address, http=chosen.http_address)
+            try:
+                await self._loops(stop, server)
+            finally:
+                await xds.drain()
+
+    def _add_services(self, server: serving.GrpcServer) -> None:
+        status_service_pb2_grpc.add_StatusServiceServicer_to_server(
+            servicers.StatusServicer(connected=self.clients, tracker=self.progress), server.server
+        )
+        registry_service_pb2_grpc.add_RegistryServiceServicer_to_server(
+            servicers.RegistryServicer(builder=self.engine), server.server
+        )
+        server.announce(
+            status_service_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name,
+            registry_service_pb2.DESCRIPTOR.services_by_name["RegistryService"].full_name,
+        )
+
+    async def _loops(self, stop: asyncio.Event, server: serving.GrpcServer) -> None:
+        """Run every loop until ``stop``; an error in one of them ends them all."""
+        async with asyncio.TaskGroup() as group:
+            loops = [
+                group.create_task(self._folder.run(), name="folder"),
+                group.create_task(self.engine.run(), name="engine"),
+                group.create_task(self.progress.run(), name="progress"),
+                group.create_task(self._announce_ready(server), name="ready"),
+            ]
+            loops += [
+                group.create_task(source.run(), name=f"source-{name}")
+                for name, source in self._derived.items()
+            ]
+            await stop.wait()
+            for loop in loops:
+                loop.cancel()
+
+    async def _announce_ready(self, server: serving.GrpcServer) -> None:
+        await self._folder.synced()
+        await server.set_ready(ready=True)
+
+    def _ready(self) -> tuple[web.Check, ...]:
+        """Ready when the authored sources have been read.
+
+        Derived ones build on it and may follow.
+        """
+        world = self.engine.world
+        waiting = (
+            ["the first build"]
+            if world is None
+            else sorted(world.state.unsynced - set(self._derived))
+        )
+        return (
+            web.Check(
+                name="sources",
+                ok=not waiting,
+                message=f"waiting for {', '.join(waiting)}" if waiting else "",
+            ),
+        )
+
+
+def _node_id(chosen: settings.Settings) -> str:
+    host_part = serving.Address.parse(chosen.grpc_address).host
+    return f"source~{host_part}~discovery.pilothouse-system~{chosen.domain}"

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connected clients, one record for each stream.
+
+Never one for each node, because an Envoy that reconnects has two streams for a while.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from pilothouse.adapters.rpc import streams
+from pilothouse.model import proxy
+from pilothouse.rollout import ledger
+from pilothouse.xds import resources
+
+
+@dataclasses.dataclass(slots=True, kw_only=True, eq=False)
+class Client:
+    """One stream that has said who it is."""
+
+    id: str
+    """Unique for the life of this process."""
+    proxy: proxy.Proxy
+    session: streams.Session
+    waiting_for: tuple[str, ...] = ()
+    """Sources that must sync before it can be answered."""
+    refusals: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Type URL to the client's words, for types whose newest response it refused."""
+
+    @property
+    def is_source(self) -> bool:
+        """True for ingress, egress and their like; False for a proxy."""
+        return self.proxy.id.role is proxy.Role.SOURCE
+
+    @property
+    def in_sync(self) -> bool:
+        """True when it has acknowledged all that it is to hold."""
+        return self.session.stream.in_sync
+
+    def push(self, snapshot: resources.Snapshot) -> bool:
+        """Give it a new target; True when that leaves something to be acknowledged."""
+        self.session.push(snapshot)
+        return not self.in_sync
+
+    def position(self) -> ledger.Position | None:
+        """Where it stands; None before it has a target."""
+        stream = self.session.stream
+        if stream.target is None:
+            return None
+        return ledger.Position(
+            target=stream.target,
+            types=tuple(
+                ledger.TypePosition(
+                    type_url=status.type_url,
+                    acked=stream.acked(status.type_url),
+                    refused=status.type_url in self.refusals,
+                )
+                for status in stream.types()
+            ),
+            in_sync=self.in_sync,
+        )
+
+
+class Clients:
+    """All clients, in the order they came."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._clients: dict[str, Client] = {}
+
+    def __iter__(self) -> Iterator[Client]:
+        """Iterate over a copy: clients may come and go meanwhile."""
+        return iter(tuple(self._clients.values()))
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._clients)
+
+    def __contains__(self, client: Client) -> bool:
+        """Tell whether the client is still connected."""
+        return client.id in self._clients
+
+    def add(self, client: Client) -> None:
+        """Add a client."""
+        self._clients[client.id] = client
+
+    def remove(self, client: Client) -> None:
+        """Forget a client."""
+        self._clients.pop(client.id, None)
+
+    @property
+    def proxies(self) -> tuple[Client, ...]:
+        """Those that are proxies."""
+        return tuple(client for client in self if not client.is_source)
+
+    @property
+    def sources(self) -> tuple[Client, ...]:
+        """Those that are config sources."""
+        return tuple(client for client in self if client.is_source)

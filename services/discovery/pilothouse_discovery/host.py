@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens when a client connects, speaks or goes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import grpc
+import structlog
+
+from pilothouse.adapters.rpc import streams
+from pilothouse.xds import streams as xds_streams
+from pilothouse_discovery import clients, engine, metrics, nodes, progress
+
+_LOG = structlog.get_logger(__name__)
+
+
+class Host:
+    """The StreamHost of discovery."""
+
+    def __init__(
+        self,
+        *,
+        connected: clients.Clients,
+        builder: engine.Engine,
+        tracker: progress.Progress,
+        counters: metrics.Metrics,
+        sync_grace: float,
+    ) -> None:
+        """Wire the host; ``sync_grace`` is in seconds."""
+        self._clients = connected
+        self._engine = builder
+        self._progress = tracker
+        self._metrics = counters
+        self._sync_grace = sync_grace
+        self._numbers = itertools.count(1)
+        self._by_session: dict[streams.Session, clients.Client] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def opened(self, session: streams.Session) -> None:
+        """A stream has said its first words: read its node and serve it."""
+        try:
+            proxy = nodes.read(session.node)
+        except nodes.NodeError as error:
+            session.end(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            return
+        client = clients.Client(
+            id=f"{session.node.id}#{next(self._numbers)}", proxy=proxy, session=session
+        )
+        self._by_session[session] = client
+        self._clients.add(client)
+        self._metrics.clients.labels(role=str(proxy.id.role)).inc()
+        _LOG.info("client connected", node=str(proxy.id), peer=session.peer)
+        self._engine.serve(client)
+        if client.waiting_for:
+            self._timers[client.id] = asyncio.get_running_loop().call_later(
+                self._sync_grace, self._give_up, client
+            )
+
+    def _give_up(self, client: clients.Client) -> None:
+        self._timers.pop(client.id, None)
+        if client in self._clients and client.waiting_for:
+            names = ", ".join(client.waiting_for)
+            client.session.end(grpc.StatusCode.UNAVAILABLE, f"waiting for config sources: {names}")
+
+    def events(self, session: streams.Session, events: tuple[xds_streams.Event, ...]) -> None:
+        """A client has acknowledged, refused or subscribed."""
+        client = self._by_session.get(session)
+        if client is None:
+            return
+        for event in events:
+            match event:
+                case xds_streams.Nacked(type_url=type_url, message=message):
+                    client.refusals[type_url] = message
+                    self._metrics.rejects.labels(type=type_url).inc()
+                    _LOG.warning(
+                        "response refused", node=str(client.proxy.id), type=type_url, reason=message
+                    )
+                case xds_streams.Acked(type_url=type_url):
+                    client.refusals.pop(type_url, None)
+                case _:
+                    continue
+        self._progress.answered(client)
+
+    def sent(self, session: streams.Session, response: xds_streams.Response) -> None:
+        """A response has been written."""
+        del session
+        self._metrics.pushes.labels(type=response.type_url).inc()
+
+    def closed(self, session: streams.Session) -> None:
+        """A stream has ended, for whatever reason."""
+        client = self._by_session.pop(session, None)
+        if client is None:
+            return
+        timer = self._timers.pop(client.id, None)
+        if timer is not None:
+            timer.cancel()
+        self._clients.remove(client)
+        self._metrics.clients.labels(role=str(client.proxy.id.role)).dec()
+        self._progress.gone(client)
+        _LOG.info("client gone", node=str(client.proxy.id))

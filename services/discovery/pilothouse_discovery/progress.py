@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far changes have travelled: waves with their spans, and the status of every object.
+
+A wave's ``xds.push`` span lasts from the push to the last acknowledgement and carries counts;
+proxies that were slowest or that refused have spans of their own below it, the others none, so that
+tracing costs the same for ten proxies and for ten thousand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+from opentelemetry import trace
+
+from pilothouse.adapters import telemetry
+from pilothouse.config import objects
+from pilothouse.model import keys
+from pilothouse.rollout import ledger, waves
+from pilothouse_discovery import clients, metrics, statuses
+
+_LOG = structlog.get_logger(__name__)
+
+States = Mapping[keys.ObjectKey, statuses.ObjectState]
+STATUS_INTERVAL = 0.02
+"""Seconds between two counts while acknowledgements pour in; the first of a burst is counted at
+once."""
+
+
+class Progress:
+    """Watches acknowledgements; knows the status of every object."""
+
+    def __init__(
+        self, *, connected: clients.Clients, tracing: telemetry.Telemetry, counters: metrics.Metrics
+    ) -> None:
+        """Begin with nothing observed."""
+        self._clients = connected
+        self._telemetry = tracing
+        self._metrics = counters
+        self._book = waves.WaveBook()
+        self._spans: dict[int, trace.Span] = {}
+        self._observed: Mapping[keys.ObjectKey, objects.Config] = {}
+        self._conditions: Mapping[keys.ObjectKey, tuple[objects.Condition, ...]] = {}
+        self._dirty = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
+        self.states: States = {}
+
+    def observe(
+        self,
+        observed: Mapping[keys.ObjectKey, objects.Config],
+        conditions: Mapping[keys.ObjectKey, tuple[objects.Condition, ...]],
+    ) -> None:
+        """Take the objects and conditions of a new build."""
+        self._observed = observed
+        self._conditions = conditions
+        self._dirty.set()
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` whenever ``states`` has changed; the answer ends the subscription."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def opened(
+        self, pending: Iterable[clients.Client], *, attributes: Mapping[str, int | str]
+    ) -> None:
+        """Begin a wave to these clients, below the current span."""
+        streams = [client.id for client in pending]
+        wave = self._book.open(streams, at=time.time_ns())
+        self._dirty.set()
+        if wave.done:
+            return
+        self._spans[wave.number] = self._telemetry.tracer.start_span(
+            "xds.push",
+            start_time=wave.started,
+            attributes={"xds.streams": len(streams), **attributes},
+        )
+
+    def answered(self, client: clients.Client) -> None:
+        """Look at a client that has just said something."""
+        self._dirty.set()
+        if client.refusals:
+            words = "; ".join(f"{url}: {text}" for url, text in sorted(client.refusals.items()))
+            self._settle(client, refused=words)
+        elif client.in_sync:
+            self._settle(client)
+
+    def gone(self, client: clients.Client) -> None:
+        """Note that a client's stream has ended."""
+        self._dirty.set()
+        self._settle(client, gone=True)
+
+    def _settle(self, client: clients.Client, *, refused: str = "", gone: bool = False) -> None:
+        outcome = waves.ProxyOutcome(
+            proxy=str(client.proxy.id), at=time.time_ns(), refused=refused, gone=gone
+        )
+        for wave in self._book.settle(client.id, outcome):
+            self._finish(wave)
+
+    def _finish(self, wave: waves.Wave) -> None:
+        seconds = (wave.ended - wave.started) / 1e9
+        self._metrics.convergence.observe(seconds)
+        _LOG.info(
+            "change has reached every proxy" if not wave.refused else "change was refused",
+            proxies=len(wave.outcomes),
+            acked=wave.acked,
+            refused=[outcome.proxy for outcome in wave.refused],
+            seconds=round(seconds, 6),
+        )
+        span = self._spans.pop(wave.number, None)
+        if span is None or not span.is_recording():
+            return
+        span.set_attributes({"xds.acked": wave.acked, "xds.refused": len(wave.refused)})
+        context = trace.set_span_in_context(span)
+        for outcome in (*wave.slowest, *wave.refused):
+            child = self._telemetry.tracer.start_span(
+                "xds.ack",
+                context=context,
+                start_time=wave.started,
+                attributes={"xds.node.id": outcome.proxy},
+            )
+            if outcome.refused:
+                child.set_status(trace.StatusCode.ERROR, outcome.refused)
+            child.end(end_time=outcome.at)
+        if wave.refused:
+            span.set_status(trace.StatusCode.ERROR, f"{len(wave.refused)} proxies refused")
+        span.end(end_time=wave.ended)
+
+    async def run(self) -> None:
+        """Keep ``states`` up to date; never returns."""
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            self._recount()
+            await asyncio.sleep(STATUS_INTERVAL)
+
+    def _recount(self) -> None:
+        positions = [
+            position
+            for client in self._clients.proxies
+            if (position := client.position()) is not None
+        ]
+        states = statuses.compute(self._observed, self._conditions, ledger.count(positions))
+        if states == self.states:
+            return
+        self.states = states
+        for listener in tuple(self._listeners):
+            listener()

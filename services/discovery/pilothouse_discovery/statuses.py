@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The status of every object, from its conditions and its counts: pure.
+
+``Programmed`` says whether every proxy that needs the object runs its present content. An object
+that no connected proxy needs is programmed as soon as it is accepted, and says that nobody needs
+it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from pilothouse.config import objects, status
+from pilothouse.model import keys
+from pilothouse.rollout import ledger
+
+ACCEPTED = objects.Condition(type="Accepted", status=True, reason="Accepted")
+RESOLVED = objects.Condition(type="ResolvedRefs", status=True, reason="ResolvedRefs")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectState:
+    """What is known of one object at one moment."""
+
+    key: keys.ObjectKey
+    generation: int
+    source: str
+    origins: tuple[keys.ObjectKey, ...]
+    conditions: tuple[objects.Condition, ...]
+    """Sorted by type."""
+    counts: ledger.Counts
+
+
+def compute(
+    observed: Mapping[keys.ObjectKey, objects.Config],
+    conditions: Mapping[keys.ObjectKey, tuple[objects.Condition, ...]],
+    counts: Mapping[keys.ObjectKey, ledger.Counts],
+) -> Mapping[keys.ObjectKey, ObjectState]:
+    """The state of every observed object, in key order."""
+    return {
+        key: _state(config, conditions.get(key, ()), counts.get(key, ledger.Counts()))
+        for key, config in observed.items()
+    }
+
+
+def _state(
+    config: objects.Config, given: tuple[objects.Condition, ...], counts: ledger.Counts
+) -> ObjectState:
+    grouped: dict[str, list[objects.Condition]] = {}
+    for condition in given:
+        grouped.setdefault(condition.type, []).append(condition)
+    by_type = {ACCEPTED.type: ACCEPTED, RESOLVED.type: RESOLVED}
+    by_type.update((name, status.merged(found)) for name, found in grouped.items())
+    by_type["Programmed"] = _programmed(by_type["Accepted"], counts)
+    return ObjectState(
+        key=config.key,
+        generation=config.meta.generation,
+        source=config.source,
+        origins=config.meta.origins,
+        conditions=tuple(condition for _, condition in sorted(by_type.items())),
+        counts=counts,
+    )
+
+
+def _programmed(accepted: objects.Condition, counts: ledger.Counts) -> objects.Condition:
+    if not accepted.status:
+        return _not_programmed(
+            "NotAccepted",
+            "the object is not accepted, so its present generation is in force nowhere",
+        )
+    if counts.refused:
+        return _not_programmed("Refused", f"{counts.refused} of {counts.needed} proxies refused it")
+    if counts.acked < counts.needed:
+        return _not_programmed(
+            "Pending", f"{counts.acked} of {counts.needed} proxies have acknowledged it"
+        )
+    message = (
+        f"all {counts.needed} proxies that need it run it"
+        if counts.needed
+        else "no connected proxy needs it"
+    )
+    return objects.Condition(type="Programmed", status=True, reason="Programmed", message=message)
+
+
+def _not_programmed(reason: str, message: str) -> objects.Condition:
+    return objects.Condition(type="Programmed", status=False, reason=reason, message=message)
+
+
+def difference(
+    old: Mapping[keys.ObjectKey, ObjectState], new: Mapping[keys.ObjectKey, ObjectState]
+) -> tuple[tuple[ObjectState, ...], tuple[keys.ObjectKey, ...]]:
+    """States that are new or changed, and keys that are gone, both in key order."""
+    changed = tuple(state for key, state in new.items() if old.get(key) != state)
+    return changed, tuple(key for key in old if key not in new)

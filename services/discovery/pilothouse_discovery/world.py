@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what the sources hold to one mesh state. Pure.
+
+Equal sources give equal states, in whatever order they spoke.
+
+Config is authored (stores) or derived (config sources such as ingress and egress). An authored
+object wins over a derived one of the same kind, namespace and name; among equals the source named
+first in the settings wins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from pilothouse.config import admission, objects
+from pilothouse.model import keys, services
+from pilothouse.routing import state as mesh_state
+
+Conditions = Mapping[keys.ObjectKey, tuple[objects.Condition, ...]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What every source holds at one moment, by name, in the order of the settings."""
+
+    authored: Mapping[str, objects.StoreState]
+    derived: Mapping[str, objects.StoreState]
+    registries: Mapping[str, services.RegistryState]
+
+    @property
+    def unsynced(self) -> frozenset[str]:
+        """Names of the sources that have not been read whole yet."""
+        states = (*self.authored.items(), *self.derived.items(), *self.registries.items())
+        return frozenset(name for name, state in states if not state.synced)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What follows from the sources."""
+
+    state: mesh_state.MeshState
+    observed: Mapping[keys.ObjectKey, objects.Config]
+    """Every object as its source holds it, whether in force or not, in key order."""
+    accepted: admission.AcceptedSet
+    conditions: Conditions
+    """From admission; routing adds its own."""
+    problems: tuple[objects.Problem, ...]
+    """What the sources could not read as objects, sorted by location."""
+
+
+def assemble(sources: Sources, *, previous: admission.AcceptedSet, domain: str) -> World:
+    """Merge the sources and admit what may be in force."""
+    observed, shadowed = _merge_configs(sources)
+    admitted = admission.admit(previous, observed)
+    conditions: dict[keys.ObjectKey, tuple[objects.Condition, ...]] = dict(admitted.conditions)
+    for key, condition in shadowed.items():
+        conditions[key] = (*conditions.get(key, ()), condition)
+    known, endpoints, workloads = _merge_registries(sources.registries)
+    return World(
+        state=mesh_state.MeshState(
+            services=known,
+            endpoints=endpoints,
+            workloads=workloads,
+            configs=admitted.accepted.configs,
+            unsynced=sources.unsynced,
+            domain=domain,
+        ),
+        observed=observed,
+        accepted=admitted.accepted,
+        conditions=conditions,
+        problems=tuple(
+            sorted(
+                (
+                    problem
+                    for state in (*sources.authored.values(), *sources.derived.values())
+                    for problem in state.problems
+                ),
+                key=lambda problem: (problem.location, problem.message),
+            )
+        ),
+    )
+
+
+def _merge_configs(
+    sources: Sources,
+) -> tuple[Mapping[keys.ObjectKey, objects.Config], Mapping[keys.ObjectKey, objects.Condition]]:
+    merged: dict[keys.ObjectKey, objects.Config] = {}
+    shadowed: dict[keys.ObjectKey, objects.Condition] = {}
+    for name, state in (*sources.authored.items(), *sources.derived.items()):
+        for key, config in state.configs.items():
+            holder = merged.setdefault(key, config)
+            if holder is not config:
+                shadowed[key] = objects.Condition(
+                    type="Duplicated",
+                    status=True,
+                    reason="HeldByTwoSources",
+                    message=f"it comes from {holder.source} and from {name}; "
+                    f"that of {holder.source} is used",
+                )
+    return dict(sorted(merged.items())), shadowed
+
+
+def _merge_registries(
+    registries: Mapping[str, services.RegistryState],
+) -> tuple[
+    Mapping[keys.ServiceKey, services.Service],
+    Mapping[keys.ServiceKey, tuple[services.Endpoint, ...]],
+    tuple[services.Workload, ...],
+]:
+    states = tuple(registries.values())
+    if len(states) == 1:
+        only = states[0]
+        return only.services, only.endpoints, only.workloads
+    known: dict[keys.ServiceKey, services.Service] = {}
+    endpoints: dict[keys.ServiceKey, list[services.Endpoint]] = {}
+    workloads: dict[tuple[str, str], services.Workload] = {}
+    for state in states:
+        for key, service in state.services.items():
+            known.setdefault(key, service)
+        for key, found in state.endpoints.items():
+            endpoints.setdefault(key, []).extend(found)
+        for workload in state.workloads:
+            workloads.setdefault((workload.namespace, workload.name), workload)
+    return (
+        dict(sorted(known.items())),
+        {
+            key: tuple(
+                sorted(
+                    set(found), key=lambda one: (one.address, one.port, one.port_name, one.workload)
+                )
+            )
+            for key, found in sorted(endpoints.items())
+        },
+        tuple(workload for _, workload in sorted(workloads.items())),
+    )
