@@ -19,14 +19,29 @@ V = TypeVar("V", bound=Hashable)
 R = TypeVar("R")
 
 
+class _Result(Generic[R]):
+    """What the function gave: one for all equal values, alive as long as the entry of any."""
+
+    __slots__ = ("__weakref__", "value")
+
+    def __init__(self, value: R) -> None:
+        self.value = value
+
+
 class Entry(Generic[V, R]):
     """A value and what the function gave for it."""
 
-    __slots__ = ("__weakref__", "result", "value")
+    __slots__ = ("__weakref__", "_result", "_value")
 
-    def __init__(self, value: V, result: R) -> None:
-        self.value = value
-        self.result = result
+    def __init__(self, value: V, result: _Result[R]) -> None:
+        """Made by a Memo."""
+        self._value = value  # keeps it alive: no other object can get the identity it is found by
+        self._result = result
+
+    @property
+    def result(self) -> R:
+        """What the function gave."""
+        return self._result.value
 
 
 class _Hashed(Generic[V]):
@@ -51,11 +66,10 @@ class Memo(Generic[V, R]):
     def __init__(self, compute: Callable[[V], R]) -> None:
         """``compute`` is called for a value that no living entry has; it must be pure."""
         self._compute = compute
-        # An entry keeps its value alive, so no other object can get the identity it is found by.
         self._by_identity: weakref.WeakValueDictionary[int, Entry[V, R]] = (
             weakref.WeakValueDictionary()
         )
-        self._by_value: weakref.WeakValueDictionary[_Hashed[V], Entry[V, R]] = (
+        self._by_value: weakref.WeakValueDictionary[_Hashed[V], _Result[R]] = (
             weakref.WeakValueDictionary()
         )
 
@@ -65,10 +79,10 @@ class Memo(Generic[V, R]):
         if found is not None:
             return found
         hashed = _Hashed(value)
-        equal = self._by_value.get(hashed)
-        made = Entry(value, self._compute(value) if equal is None else equal.result)
-        self._by_identity[id(value)] = made
-        self._by_value[hashed] = made
+        result = self._by_value.get(hashed)
+        if result is None:
+            result = self._by_value[hashed] = _Result(self._compute(value))
+        made = self._by_identity[id(value)] = Entry(value, result)
         return made
 
     def __len__(self) -> int:

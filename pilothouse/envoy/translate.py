@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -27,6 +28,7 @@ from pilothouse.xds import resources
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 _Identities = tuple[int, ...]
+_Weak = weakref.WeakValueDictionary[_Identities, V]
 _Part = tuple[memo.Entry[Any, Any], resources.Resource]
 _Secrets = frozenset[secrets.SecretKey]
 _NONE: _Secrets = frozenset()
@@ -54,15 +56,20 @@ class _Generations(Generic[K, V]):
     def begin(self) -> None:
         self._old, self._young = self._young, {}
 
-    def __len__(self) -> int:
-        return len(self._young.keys() | self._old.keys())
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Made:
+    """A layer, and what must live as long: memo entries, and objects known by identity."""
+
+    layer: resources.Layer
+    keep: tuple[object, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Made(Generic[V]):
-    """A result, and what must live as long: memo entries, and objects known by identity."""
+class _Routes:
+    """A route configuration, and the memo entries of its virtual hosts, which live as long."""
 
-    result: V
+    resource: resources.Resource
     keep: tuple[object, ...]
 
 
@@ -79,15 +86,17 @@ class Translator:
             for ignore_port in (False, True)
         }
         self._certificates = memo.Memo(certificates.resource)
-        self._layers: _Generations[tuple[int, _Secrets], _Made[resources.Layer]] = _Generations()
-        self._equal_layers: _Generations[_Identities, _Made[resources.Layer]] = _Generations()
-        self._snapshots: _Generations[_Identities, _Made[resources.Snapshot]] = _Generations()
+        self._layers: _Generations[tuple[int, _Secrets], _Made] = _Generations()
+        self._secret_layers: _Generations[_Identities, _Made] = _Generations()
+        # A layer keeps its resources alive, and a snapshot its layers: so nothing else can get the
+        # identities that they are found by.
+        self._by_resources: _Weak[resources.Layer] = weakref.WeakValueDictionary()
+        self._by_layers: _Weak[resources.Snapshot] = weakref.WeakValueDictionary()
 
     def begin_generation(self) -> None:
         """Forget what has not been used since the call before this one."""
         self._layers.begin()
-        self._equal_layers.begin()
-        self._snapshots.begin()
+        self._secret_layers.begin()
 
     def translate(self, layer: plan.Layer, *, missing: _Secrets = _NONE) -> resources.Layer:
         """The resources of a layer, without its certificates.
@@ -105,17 +114,25 @@ class Translator:
             parts = self._parts(layer, missing)
             made = self._layer(tuple(resource for _, resource in parts))
             known = self._layers.put(key, _Made(made, (layer, *(entry for entry, _ in parts))))
-        return known.result
+        return known.layer
 
     def secret_layer(self, held: Iterable[secrets.TlsSecret]) -> resources.Layer:
         """The certificates themselves, for proxies that may be served them."""
-        entries = tuple(map(self._certificates.entry, held))
-        return self._layer(tuple(entry.result for entry in entries), keep=entries)
+        served = tuple(held)
+        key = tuple(map(id, served))
+        known = self._secret_layers.get(key)
+        if known is None:
+            entries = tuple(map(self._certificates.entry, served))
+            made = self._layer(tuple(entry.result for entry in entries))
+            known = self._secret_layers.put(key, _Made(made, (*served, *entries)))
+        return known.layer
 
     def snapshot(
         self, proxy: plan.ProxyPlan, held: Mapping[secrets.SecretKey, secrets.TlsSecret]
     ) -> resources.Snapshot:
         """Everything that a proxy may hold; the same object again when nothing in it changed.
+
+        The translator holds snapshots weakly: whoever wants the same one again keeps it.
 
         Args:
             proxy: its plan. Only certificates that the plan lists are given out.
@@ -132,22 +149,18 @@ class Translator:
         if served:
             layers.append(self.secret_layer(served))
         key = tuple(map(id, layers))
-        known = self._snapshots.get(key)
-        if known is None:
-            snapshot = resources.Snapshot.of(layers)
-            known = self._snapshots.put(key, _Made(snapshot, tuple(layers)))
-        return known.result
+        snapshot = self._by_layers.get(key)
+        if snapshot is None:
+            snapshot = self._by_layers[key] = resources.Snapshot.of(layers)
+        return snapshot
 
-    def _layer(
-        self, parts: tuple[resources.Resource, ...], *, keep: tuple[object, ...] = ()
-    ) -> resources.Layer:
+    def _layer(self, parts: tuple[resources.Resource, ...]) -> resources.Layer:
         """The layer of these resources; the same object for the same resources."""
         key = tuple(map(id, parts))
-        known = self._equal_layers.get(key)
-        if known is None:
-            layer = resources.Layer.of(parts)
-            known = self._equal_layers.put(key, _Made(layer, (*parts, *keep)))
-        return known.result
+        layer = self._by_resources.get(key)
+        if layer is None:
+            layer = self._by_resources[key] = resources.Layer.of(parts)
+        return layer
 
     def _parts(self, layer: plan.Layer, missing: _Secrets) -> list[_Part]:
         """Each resource of a layer, and the memo entry that it came from."""
@@ -160,7 +173,7 @@ class Translator:
         ignoring = {one.route_configuration for one in layer.listeners if one.strip_port}
         for configuration in layer.route_configurations:
             route = self._routes[configuration.name in ignoring].entry(configuration)
-            parts.append((route, route.result.result))
+            parts.append((route, route.result.resource))
         for planned in layer.listeners:
             served = _served(planned, missing)
             if served is not None:
@@ -170,12 +183,10 @@ class Translator:
                 parts.append((listener, listener.result))
         return parts
 
-    def _route(
-        self, configuration: plan.RouteConfiguration, *, ignore_port: bool
-    ) -> _Made[resources.Resource]:
+    def _route(self, configuration: plan.RouteConfiguration, *, ignore_port: bool) -> _Routes:
         entries = tuple(map(self._chunks.entry, configuration.virtual_hosts))
         chunks = [entry.result for entry in entries]
-        return _Made(routes.resource(configuration, chunks, ignore_port=ignore_port), entries)
+        return _Routes(routes.resource(configuration, chunks, ignore_port=ignore_port), entries)
 
 
 def _needed(layer: plan.Layer) -> _Secrets:
