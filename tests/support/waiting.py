@@ -4,16 +4,28 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
 _INTERVAL = 0.02
 
 
+@overload
 async def eventually(
-    predicate: Callable[[], T | Awaitable[T]], deadline: float = 10.0, *, what: str = ""
-) -> T:
+    predicate: Callable[[], Awaitable[T]], deadline: float = 10.0, *, what: str = ""
+) -> T: ...
+
+
+@overload
+async def eventually(
+    predicate: Callable[[], T], deadline: float = 10.0, *, what: str = ""
+) -> T: ...
+
+
+async def eventually(
+    predicate: Callable[[], Any], deadline: float = 10.0, *, what: str = ""
+) -> Any:
     """Poll `predicate` until it gives something true, and return that.
 
     An AssertionError or OSError that it raises means "not yet"; the last one is the cause of the

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent service."""
+"""The agent: runs beside every proxy, starts it, relays its configuration, and says how it is."""
