@@ -17,7 +17,7 @@ import typer
 
 from pilothouse import buildinfo
 from pilothouse.adapters import process
-from pilothouse.cli import output, queries
+from pilothouse.cli import output, queries, validating
 
 app = typer.Typer(
     name="pilothouse",
@@ -151,6 +151,28 @@ def _run(verb: Callable[[], Any]) -> Any:
         raise output.fail(str(error)) from None
     except KeyboardInterrupt:
         raise output.fail("interrupted", code=130) from None
+
+
+@app.command()
+def validate(
+    paths: Annotated[
+        list[pathlib.Path], typer.Option("-f", "--file", help="File or folder; may be repeated.")
+    ],
+    *,
+    form: Output = output.Format.TABLE,
+) -> None:
+    """Check config objects offline; tells every violation with its field, not only the first."""
+    try:
+        verdict = validating.run(paths)
+    except (validating.NothingToReadError, OSError) as error:
+        raise output.fail(str(error), code=2) from None
+    if verdict.rows or form is not output.Format.TABLE:
+        columns = ["severity", "where", "object", "field", "message"]
+        output.show(verdict.rows, columns=columns, form=form)
+    if not verdict.ok:
+        raise typer.Exit(1)
+    if form is output.Format.TABLE:
+        typer.echo(f"{verdict.objects} config objects are valid")
 
 
 @app.command()
