@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Would RE2 compile it? Envoy's regular expressions are RE2's, which lack constructs of Perl's.
 
-The grammar is that of https://github.com/google/re2/wiki/Syntax. Not checked are the names of
+The grammar is that of https://github.com/google/re2/wiki/Syntax. Some programs have RE2 read the
+pattern as UTF-8, newer Envoys as bytes: a pattern must do for both. Not checked are the names of
 Unicode scripts (only their form) and the size of the compiled program.
 """
 
@@ -13,8 +14,9 @@ import re
 MAX_REPEAT = 1000
 """Highest count of ``{n,m}``, nested ones multiplied: RE2's own limit."""
 
+_MAX_BYTE = 0xFF
 _REPEAT = re.compile(r"\{(0|[1-9][0-9]{0,7})(?:(,)(0|[1-9][0-9]{0,7})?)?\}")
-_NAMED = re.compile(r"\(\?P?<(\w+)>")
+_NAMED = re.compile(r"\(\?P?<([A-Za-z0-9_]+)>")
 _FLAGS = re.compile(r"\(\?(?:[imsU]*|[imsU]*-[imsU]+)([:)])")
 _ESCAPE = re.compile(
     r"\\(?:[1-7][0-7]{1,2}|0[0-7]{0,2}|x\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|[afnrtv_]"
@@ -188,8 +190,8 @@ class _Scanner:
             return _CONTROL[body[0]]
         if body[0] == "x":
             code = int(body[1:].strip("{}"), 16)
-            if code > 0x10FFFF:
-                raise _WrongError(f"\\{body} is beyond Unicode")
+            if code > _MAX_BYTE:
+                raise _WrongError(f"\\{body} is no byte; write the character itself")
             return code
         return int(body, 8) if body[0].isdigit() else ord(body)
 
