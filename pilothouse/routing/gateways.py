@@ -187,25 +187,27 @@ def _clusters(
     )
 
 
-def layer(
-    found: Gateways,
+def listeners(
     gateways: tuple[parsed.Gateway, ...],
     bind_address: str,
     service: str,
     mesh: parsed.MeshTracing | None,
-) -> plan.Layer:
-    """The layer of the proxies that serve a set of gateways.
+) -> tuple[plan.Listener, ...]:
+    """The listeners of a gateway proxy, sorted by port.
 
     Args:
-        found: What follows from the gateways.
-        gateways: The gateways.
-        bind_address: Where listeners bind.
-        service: The proxies' name in traces.
+        gateways: The gateways that it serves.
+        bind_address: Where its listeners bind.
+        service: Its name in traces.
         mesh: The mesh's tracing; None for none.
     """
     traced = tracing.listener_tracing(mesh, service)
     ports, _ = open_ports(Served(gateway, ()) for gateway in gateways)
-    listeners = tuple(_listener(port, bind_address, traced) for port in ports)
+    return tuple(_listener(port, bind_address, traced) for port in ports)
+
+
+def layer(found: Gateways, listeners: tuple[plan.Listener, ...]) -> plan.Layer:
+    """The layer of the proxies that serve a set of gateways in the same way."""
     certificates = {key for listener in listeners for key in listener.certificates}
     return plan.Layer(
         clusters=found.clusters,

@@ -215,18 +215,12 @@ class Mesh:
         namespace = proxy.id.namespace
         served = gateways.serving(self._gateways, namespace=namespace, labels=proxy.labels)
         service = tracing.service_name(proxy.labels, name=proxy.id.name, namespace=namespace)
-        slot = (*(gateway.key for gateway in served), proxy.bind_address, service)
+        how = (proxy.bind_address, service)
+        slot = (*(gateway.key for gateway in served), *how)
+        listeners = self._asked.leaf(gateways.listeners, slot, served, *how, self._objects.tracing)
         return self._plan(
             slot,
-            self._layer(
-                gateways.layer,
-                slot,
-                self._serve(served),
-                served,
-                proxy.bind_address,
-                service,
-                self._objects.tracing,
-            ),
+            self._layer(gateways.layer, slot, self._serve(served), listeners),
             self._endpoints,
         )
 
