@@ -9,7 +9,9 @@ stay the words they look like. Dates stay text, and ``12:30`` is no number in ba
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import re
+from collections.abc import Mapping
 
 from google.protobuf import descriptor
 
@@ -135,7 +137,8 @@ def format_time(nanoseconds: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
 
 
-def enum_words(enum: descriptor.EnumDescriptor) -> dict[str, int]:
+@functools.cache
+def enum_words(enum: descriptor.EnumDescriptor) -> Mapping[str, int]:
     """The words of an enum as YAML writes them, and their numbers, in the order of declaration.
 
     Without the prefix, and without the unspecified value: who means that leaves the field out.

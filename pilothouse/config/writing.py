@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,10 +75,27 @@ def unknown(message: protobuf.Message, *, path: str = "") -> Iterator[str]:
 
     A newer peer wrote it, and it means something; who drops it changes what was meant.
     """
+    known = type(message)()
+    known.CopyFrom(message)
+    known.DiscardUnknownFields()
+    if known.ByteSize() == message.ByteSize() and not _has_enums(message.DESCRIPTOR):
+        return  # as nearly always; a walk through all of it costs more than everything else here
+    yield from _unknown(message, path=path)
+
+
+@functools.cache
+def _has_enums(message: descriptor.Descriptor) -> bool:
+    return any(
+        field.enum_type is not None
+        or (field.message_type is not None and _has_enums(field.message_type))
+        for field in message.fields
+    )
+
+
+def _unknown(message: protobuf.Message, *, path: str) -> Iterator[str]:
     where = path or "the object"
     fields: Any = unknown_fields.UnknownFieldSet(message)
-    numbers = sorted({one.field_number for one in fields})
-    for number in numbers:
+    for number in sorted({one.field_number for one in fields}):
         yield f"{where}: unknown field number {number}"
     for field, value in message.ListFields():
         at = f"{path}.{field.json_name}" if path else str(field.json_name)
@@ -89,6 +107,6 @@ def unknown(message: protobuf.Message, *, path: str = "") -> Iterator[str]:
         elif field.message_type is not None and not reading.is_map(field):
             if field.is_repeated:
                 for index, item in enumerate(value):
-                    yield from unknown(item, path=f"{at}[{index}]")
+                    yield from _unknown(item, path=f"{at}[{index}]")
             else:
-                yield from unknown(value, path=at)
+                yield from _unknown(value, path=at)
