@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -19,10 +20,16 @@ from tests.support.waiting import eventually
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of 127.0.0.1 that is free, and that the kernel gives to nobody by itself.
+
+    Between this and its use a second may pass. What port 0 gives is from the range of outgoing
+    connections, and on a busy machine somebody else's, once in some hundred times.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def alive(pid: int) -> bool:

@@ -30,6 +30,7 @@ _CHANNEL_OPTIONS = (
     # A discovery that died without a word is noticed.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),  # without it gRPC stops after two
     # gRPC adds jitter of 20 %. Its own maximum of two minutes is long for a mesh coming back.
     ("grpc.initial_reconnect_backoff_ms", 250),
     ("grpc.min_reconnect_backoff_ms", 1_000),
@@ -38,7 +39,7 @@ _CHANNEL_OPTIONS = (
 _SERVER_OPTIONS = (
     *_UNLIMITED,
     # Envoy pings us every 30 s; gRPC's servers take a ping in 5 minutes, and hang up on more.
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.http2.max_ping_strikes", 0),
 )
 

@@ -12,16 +12,10 @@ from pathlib import Path
 import pytest
 
 from pilothouse.adapters import process
+from tests.support.agent import alive
 from tests.support.waiting import eventually
 
 Child = Callable[[str], process.Supervisor]
-
-
-def alive(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 @pytest.fixture
