@@ -64,7 +64,7 @@ class Discovery:
         store = configs.FileConfigStore(self._folder)
         self._derived = {
             name: config_source.ConfigStreamClient(
-                name, serving.Address.parse(address), node_id=_node_id(chosen), tracing=tracing
+                name, serving.Address.parse(address), node_id=_node_id(chosen)
             )
             for name, address in chosen.sources.items()
         }

@@ -84,12 +84,9 @@ class Engine:
 
     async def run(self) -> None:
         """Build and push for ever."""
-        subscribed = (
-            *self._inputs.authored.values(),
-            *self._inputs.derived.values(),
-            *self._inputs.registries.values(),
-        )
-        ends = [source.subscribe(self.changed) for source in subscribed]
+        stores = (*self._inputs.authored.values(), *self._inputs.derived.values())
+        ends = [store.subscribe(self.changed) for store in stores]
+        ends += [one.subscribe(self.changed) for one in self._inputs.registries.values()]
         ends.append(self._inputs.secrets.subscribe(self.changed))
         ends.append(self._progress.subscribe(self._serve_sources))
         self.changed(changes.Change(source="start"))

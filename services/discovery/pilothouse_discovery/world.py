@@ -31,8 +31,11 @@ class Sources:
     @property
     def unsynced(self) -> frozenset[str]:
         """Names of the sources that have not been read whole yet."""
-        states = (*self.authored.items(), *self.derived.items(), *self.registries.items())
-        return frozenset(name for name, state in states if not state.synced)
+        stores = {**self.authored, **self.derived}
+        return frozenset(
+            [name for name, state in stores.items() if not state.synced]
+            + [name for name, state in self.registries.items() if not state.synced]
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,8 @@ class World:
 def assemble(sources: Sources, *, previous: admission.AcceptedSet, domain: str) -> World:
     """Merge the sources and admit what may be in force."""
     observed, shadowed = _merge_configs(sources)
-    admitted = admission.admit(previous, observed)
+    problems = _problems(sources)
+    admitted = admission.admit(previous, observed, problems=problems)
     conditions: dict[keys.ObjectKey, tuple[objects.Condition, ...]] = dict(admitted.conditions)
     for key, condition in shadowed.items():
         conditions[key] = (*conditions.get(key, ()), condition)
@@ -69,17 +73,14 @@ def assemble(sources: Sources, *, previous: admission.AcceptedSet, domain: str) 
         observed=observed,
         accepted=admitted.accepted,
         conditions=conditions,
-        problems=tuple(
-            sorted(
-                (
-                    problem
-                    for state in (*sources.authored.values(), *sources.derived.values())
-                    for problem in state.problems
-                ),
-                key=lambda problem: (problem.location, problem.message),
-            )
-        ),
+        problems=problems,
     )
+
+
+def _problems(sources: Sources) -> tuple[objects.Problem, ...]:
+    states = (*sources.authored.values(), *sources.derived.values())
+    found = (problem for state in states for problem in state.problems)
+    return tuple(sorted(found, key=lambda one: (one.location, one.message)))
 
 
 def _merge_configs(
