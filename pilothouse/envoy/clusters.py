@@ -7,13 +7,13 @@ connections kept for an hour, no outlier detection.
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+import functools
+from typing import Final, Literal, assert_never
 
 from google.protobuf import wrappers_pb2
 
 from pilothouse.api.envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2
 from pilothouse.api.envoy.config.core.v3 import protocol_pb2
-from pilothouse.api.envoy.config.endpoint.v3 import endpoint_pb2
 from pilothouse.api.envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from pilothouse.envoy import endpoints, names, wire
 from pilothouse.routing import plan
@@ -42,33 +42,21 @@ _LOAD_BALANCERS: Final = {
 
 def message(cluster: plan.Cluster) -> cluster_pb2.Cluster:
     """The cluster, named by its key."""
-    name = names.cluster(cluster.key)
-    made = cluster_pb2.Cluster(
-        name=name,
-        alt_stat_name=names.cluster_stat(name),
-        connect_timeout=wire.duration(cluster.connect_timeout_ms),
-        lb_policy=_LOAD_BALANCERS[cluster.load_balancer],
-        circuit_breakers=_circuit_breakers(cluster.circuit_breaker),
+    made = cluster_pb2.Cluster()
+    made.CopyFrom(
+        _shape(
+            cluster.resolution,
+            cluster.http2,
+            cluster.connect_timeout_ms,
+            cluster.load_balancer,
+            cluster.circuit_breaker,
+        )
     )
-    if cluster.http2:
-        made.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(_HTTP2)
-    match cluster.resolution:
-        case "eds":
-            made.type = cluster_pb2.Cluster.EDS
-            made.eds_cluster_config.CopyFrom(_EDS)
-            # The registry says who exists: no health check may hold on to one that is gone.
-            made.ignore_health_on_host_removal = True
-        case "static":
-            made.type = cluster_pb2.Cluster.STATIC
-            made.load_assignment.CopyFrom(_assignment(name, cluster))
-        case "dns":
-            made.type = cluster_pb2.Cluster.STRICT_DNS
-            # Envoy's default asks for IPv6 first, and many networks answer with addresses that
-            # they do not route.
-            made.dns_lookup_family = cluster_pb2.Cluster.V4_PREFERRED
-            made.load_assignment.CopyFrom(_assignment(name, cluster))
-        case _:
-            assert_never(cluster.resolution)
+    made.name = names.cluster(cluster.key)
+    made.alt_stat_name = names.cluster_stat(made.name)
+    if cluster.resolution != "eds":
+        made.load_assignment.cluster_name = made.name
+        endpoints.fill(made.load_assignment.endpoints.add(), cluster.addresses)
     return made
 
 
@@ -85,10 +73,38 @@ def resource(cluster: plan.Cluster) -> resources.Resource:
     )
 
 
-def _assignment(name: str, cluster: plan.Cluster) -> endpoint_pb2.ClusterLoadAssignment:
-    assignment = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
-    endpoints.fill(assignment.endpoints.add(), cluster.addresses)
-    return assignment
+@functools.lru_cache(maxsize=1024)
+def _shape(
+    resolution: Literal["eds", "static", "dns"],
+    http2: bool,  # noqa: FBT001  positional, so that one shape is one key
+    connect_timeout_ms: int,
+    load_balancer: str,
+    circuit_breaker: plan.CircuitBreaker,
+) -> cluster_pb2.Cluster:
+    """All of a cluster but its name and addresses: a mesh has many clusters of few shapes."""
+    made = cluster_pb2.Cluster(
+        connect_timeout=wire.duration(connect_timeout_ms),
+        lb_policy=_LOAD_BALANCERS[load_balancer],
+        circuit_breakers=_circuit_breakers(circuit_breaker),
+    )
+    if http2:
+        made.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(_HTTP2)
+    match resolution:
+        case "eds":
+            made.type = cluster_pb2.Cluster.EDS
+            made.eds_cluster_config.CopyFrom(_EDS)
+            # The registry says who exists: no health check may hold on to one that is gone.
+            made.ignore_health_on_host_removal = True
+        case "static":
+            made.type = cluster_pb2.Cluster.STATIC
+        case "dns":
+            made.type = cluster_pb2.Cluster.STRICT_DNS
+            # Envoy's default asks for IPv6 first, and many networks answer with addresses that
+            # they do not route.
+            made.dns_lookup_family = cluster_pb2.Cluster.V4_PREFERRED
+        case _:
+            assert_never(resolution)
+    return made
 
 
 def _circuit_breakers(limits: plan.CircuitBreaker) -> circuit_breaker_pb2.CircuitBreakers:

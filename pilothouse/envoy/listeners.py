@@ -73,9 +73,10 @@ _COMMON: Final = _Manager(
     merge_slashes=True,
     path_with_escaped_slashes_action=_Manager.KEEP_UNCHANGED,
     strip_trailing_host_dot=True,
-    # Nobody is internal: an address is no proof of who somebody is. So headers that steer Envoy's
-    # timeouts and retries are removed from every request; routes do that, nobody else.
-    internal_address_config=_Manager.InternalAddressConfig(),
+    # internal_address_config is unset, which since Envoy 1.33 means that nobody is internal: an
+    # address is no proof of who somebody is, and X-Forwarded-For less. So headers that steer
+    # timeouts and retries are removed from every request. An empty message would not do: it means
+    # the private networks.
     max_request_headers_kb=wrappers_pb2.UInt32Value(value=60),
     common_http_protocol_options=protocol_pb2.HttpProtocolOptions(
         max_headers_count=wrappers_pb2.UInt32Value(value=100)

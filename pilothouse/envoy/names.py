@@ -58,7 +58,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._/-]*", re.ASCII)
 
 def cluster(key: plan.ClusterKey) -> str:
     """The name of a cluster and of its endpoints."""
-    parts = [key.direction.value, str(key.port), _labels(key.labels), _service(key), _scope(key)]
+    parts = [key.direction, str(key.port), _labels(key.labels), _service(key), _scope(key)]
     while not parts[-1]:
         parts.pop()
     name = "|".join(parts)

@@ -14,7 +14,6 @@ connections, and must never serve in the clear. A certificate that is deleted is
 from __future__ import annotations
 
 import dataclasses
-import functools
 import weakref
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
@@ -65,12 +64,32 @@ class _Made:
     keep: tuple[object, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Routes:
-    """A route configuration, and the memo entries of its virtual hosts, which live as long."""
+class _Assembly:
+    """What a route configuration is made of: chunks, which are compared by identity.
 
-    resource: resources.Resource
-    keep: tuple[object, ...]
+    The values themselves would be compared as deep as they go, thousands of virtual hosts each time
+    that one of them changes.
+    """
+
+    __slots__ = ("_chunks", "_keep", "_key")
+
+    def __init__(
+        self, name: str, entries: tuple[memo.Entry[Any, routes.Chunk], ...], *, ignore_port: bool
+    ) -> None:
+        self._keep = entries  # so that nothing else can get the chunks' identities
+        self._chunks = [entry.result for entry in entries]
+        self._key = (name, ignore_port, tuple(map(id, self._chunks)))
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Assembly) and self._key == other._key
+
+    def resource(self) -> resources.Resource:
+        """The route configuration."""
+        name, ignore_port, _ = self._key
+        return routes.resource(name, self._chunks, ignore_port=ignore_port)
 
 
 class Translator:
@@ -81,10 +100,7 @@ class Translator:
         self._endpoints = memo.Memo(endpoints.resource)
         self._listeners = memo.Memo(listeners.resource)
         self._chunks = memo.Memo(routes.chunk)
-        self._routes = {
-            ignore_port: memo.Memo(functools.partial(self._route, ignore_port=ignore_port))
-            for ignore_port in (False, True)
-        }
+        self._routes = memo.Memo(_Assembly.resource)
         self._certificates = memo.Memo(certificates.resource)
         self._layers: _Generations[tuple[int, _Secrets], _Made] = _Generations()
         self._secret_layers: _Generations[_Identities, _Made] = _Generations()
@@ -172,8 +188,12 @@ class Translator:
         here = {configuration.name for configuration in layer.route_configurations}
         ignoring = {one.route_configuration for one in layer.listeners if one.strip_port}
         for configuration in layer.route_configurations:
-            route = self._routes[configuration.name in ignoring].entry(configuration)
-            parts.append((route, route.result.resource))
+            chunks = tuple(map(self._chunks.entry, configuration.virtual_hosts))
+            assembly = _Assembly(
+                configuration.name, chunks, ignore_port=configuration.name in ignoring
+            )
+            route = self._routes.entry(assembly)
+            parts.append((route, route.result))
         for planned in layer.listeners:
             served = _served(planned, missing)
             if served is not None:
@@ -182,11 +202,6 @@ class Translator:
                 listener = self._listeners.entry(_replaced(served, strip_port=strip))
                 parts.append((listener, listener.result))
         return parts
-
-    def _route(self, configuration: plan.RouteConfiguration, *, ignore_port: bool) -> _Routes:
-        entries = tuple(map(self._chunks.entry, configuration.virtual_hosts))
-        chunks = [entry.result for entry in entries]
-        return _Routes(routes.resource(configuration, chunks, ignore_port=ignore_port), entries)
 
 
 def _needed(layer: plan.Layer) -> _Secrets:

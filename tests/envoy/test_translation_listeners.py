@@ -31,6 +31,7 @@ class World:
     """One Envoy, its backend and collector, and the certificates that it serves."""
 
     envoy: envoy_static.RunningEnvoy
+    backend: backends.Backend
     client: aiohttp.ClientSession
     collector: otlp.OtlpReceiver
     pairs: dict[str, certificates.Pair]
@@ -116,7 +117,7 @@ async def world() -> AsyncIterator[World]:
         snapshot = translate.Translator().snapshot(proxy, held(pairs))
         envoy = await stack.enter_async_context(envoy_static.running(snapshot))
         client = await stack.enter_async_context(aiohttp.ClientSession())
-        yield World(envoy, client, collector, pairs)
+        yield World(envoy, backend, client, collector, pairs)
 
 
 async def test_envoy_has_nothing_to_warn_of(world: World):
@@ -216,6 +217,17 @@ async def test_a_sidecar_passes_on_what_it_is_told(world: World):
     assert seen["x-forwarded-proto"] == "https"
     assert seen["x-request-id"] == "11111111-1111-4111-8111-111111111111"
     assert "x-envoy-upstream-rq-timeout-ms" not in seen
+
+
+@pytest.mark.parametrize("origin", [(), ("X-Forwarded-For: 10.9.9.9",)])
+@pytest.mark.parametrize("name", [SIDECAR, EDGE])
+async def test_nobody_steers_envoy_by_headers(world: World, name: str, origin: tuple[str, ...]):
+    """Who asks for more retries gets none, wherever it is or claims to be."""
+    before = len(world.backend.requests)
+    wishes = ("X-Envoy-Retry-On: 5xx", "X-Envoy-Max-Retries: 3")
+    head, _ = await world.raw(name, "/status/503", "Host: shop.example.com", *wishes, *origin)
+    assert head.startswith("http/1.1 503")
+    assert world.backend.requests[before:] == ["GET /status/503"]
 
 
 async def test_a_sidecar_gives_an_id_to_a_request_without_one(world: World):

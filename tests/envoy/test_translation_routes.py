@@ -26,6 +26,8 @@ pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
 LISTENER = "http-proxy"
 V1, V2, V3 = (key("app", version=version) for version in ("v1", "v2", "v3"))
 EMPTY, HALF_DEAD, DEAD, LIMITED = (key(name) for name in ("empty", "half-dead", "dead", "limited"))
+TURNS, NAMED = key("turns"), key("named", external=True)
+PATIENCE = plan.Retry(attempts=1, per_try_timeout_ms=100, retry_on=("5xx",))
 REDIRECTS = {
     "keeps-all": plan.Redirect(),
     "code-301": plan.Redirect(code=301, path="/new"),
@@ -72,6 +74,9 @@ HOSTS = (
     host("twice", route(forward(V1, retry=plan.Retry(attempts=2, retry_on=("5xx",))))),
     host("once", route(forward(V1))),
     host("limited", route(forward(LIMITED))),
+    host("impatient", route(forward(V2, retry=PATIENCE))),
+    host("turns", route(forward(TURNS))),
+    host("named", route(forward(NAMED))),
     *(host(f"redirect-{name}:81", route(action)) for name, action in REDIRECTS.items()),
 )
 
@@ -121,11 +126,18 @@ async def world() -> AsyncIterator[World]:
             (DEAD, (refused,)),
         ]
         limited = plan.Cluster(key=LIMITED, circuit_breaker=plan.CircuitBreaker(max_requests=1))
+        turns = plan.Cluster(key=TURNS, load_balancer="round_robin")
+        named = plan.Cluster(
+            key=NAMED,
+            resolution="dns",
+            addresses=(plan.Address(host="localhost", port=served["v3"].port),),
+        )
         layer = plan.Layer(
-            clusters=(*(plan.Cluster(key=one) for one, _ in clusters), limited),
+            clusters=(*(plan.Cluster(key=one) for one, _ in clusters), limited, turns, named),
             endpoints=(
                 *(envoy_plans.assignment(one, *ports) for one, ports in clusters),
                 envoy_plans.assignment(LIMITED, served["limited"].port),
+                envoy_plans.assignment(TURNS, served["v1"].port, served["v2"].port),
             ),
             route_configurations=(envoy_plans.routes(LISTENER, *HOSTS),),
             listeners=(envoy_plans.listener(LISTENER),),
@@ -274,6 +286,31 @@ async def test_retry_conditions_are_the_routes(world: World):
     before = len(world.backends["v1"].requests)
     assert await world.reached("twice", "/status/503") == "503"
     assert world.backends["v1"].requests[before:] == ["GET /status/503"] * 3
+
+
+async def test_each_try_has_its_own_time(world: World):
+    """The first try runs out of time and is tried again; the second is the last."""
+    before = len(world.backends["v2"].requests)
+    assert await world.reached("impatient", "/hold") == "504"
+    assert world.backends["v2"].requests[before:] == ["GET /hold"] * 2
+
+
+async def test_round_robin_takes_turns(world: World):
+    """One after another, which no other policy does."""
+    assert await world.tally("turns", 1) + await world.tally("turns", 1) == {"v1": 1, "v2": 1}
+
+
+async def test_a_name_is_resolved_by_the_proxy(world: World):
+    """A DNS cluster's host is a name."""
+    assert await world.reached("named") == "v3"
+
+
+async def test_metrics_are_told_by_the_whole_name_of_cluster_and_listener(world: World):
+    """A dot in the name would cut the tag off."""
+    await world.reached("dead")
+    text = await world.envoy.ask("/stats/prometheus")
+    assert 'envoy_cluster_name="outbound|9080||dead/default"' in text
+    assert f'envoy_http_conn_manager_prefix="{LISTENER}"' in text
 
 
 async def test_what_exceeds_a_circuit_breaker_fails_at_once(world: World):

@@ -81,7 +81,7 @@ def test_joined_chunks_are_the_whole_message(
 ):
     """The bytes are those that protobuf itself gives for the one message."""
     chunks = [routes.chunk(each) for each in configuration.virtual_hosts]
-    joined = routes.resource(configuration, chunks, ignore_port=ignore_port)
+    joined = routes.resource(configuration.name, chunks, ignore_port=ignore_port)
     whole = routes.message(configuration, ignore_port=ignore_port)
     assert joined.body == wire.encode(whole)
 
@@ -158,8 +158,7 @@ def test_routes_as_others_read_them():
             headers=(header("x-user", "exact", "jason"), header("x-no", "absent")),
         ),
     )
-    configuration = envoy_plans.routes("http-proxy", planned)
-    resource = routes.resource(configuration, [routes.chunk(planned)])
+    resource = routes.resource("http-proxy", [routes.chunk(planned)])
     assert [name for _, name in resource.references] == ["outbound|9080||reviews.default"]
     read = independent.route.RouteConfiguration.parse(resource.body)
     (only,) = read.virtual_hosts[0].routes
