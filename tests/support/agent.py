@@ -9,6 +9,7 @@ import random
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,11 +106,25 @@ async def agent(
     log_path = folder / "agent.log"
     identity = ("--ip", "127.0.0.1", "--name", "test", "--status-address", "127.0.0.1:0")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-    with log_path.open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *program, *identity, *arguments, stdout=log, stderr=log, env={**clean, **(env or {})}
-        )
-    running = Agent(process, log_path)
+    # A folder for temporary folders: an agent that is killed cannot remove its own. A short path,
+    # since sockets lie in there.
+    with tempfile.TemporaryDirectory(prefix="pha-", ignore_cleanup_errors=True) as temporary:
+        with log_path.open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                *program,
+                *identity,
+                *arguments,
+                stdout=log,
+                stderr=log,
+                env={**clean, "TMPDIR": temporary, **(env or {})},
+            )
+        async with _ended_after(Agent(process, log_path)) as running:
+            yield running
+
+
+@contextlib.asynccontextmanager
+async def _ended_after(running: Agent) -> AsyncIterator[Agent]:
+    process = running.process
     try:
         yield running
     finally:
