@@ -109,9 +109,34 @@ def _fill_virtual_host(made: route_components_pb2.VirtualHost, host: plan.Virtua
     made.name = host.name
     made.domains.extend(host.domains)
     clusters: set[str] = set()
-    for route in host.routes:
-        clusters.update(_fill_route(made.routes.add(), route, f"{host.name}/{route.name}"))
+    for planned in host.routes:
+        operation = f"{host.name}/{planned.name}"
+        for route in _variants(planned):
+            clusters.update(_fill_route(made.routes.add(), route, operation))
     return clusters
+
+
+def _variants(route: plan.Route) -> tuple[plan.Route, ...]:
+    """The routes that do together what the planned one says.
+
+    A redirect to another scheme drops the request's port. Envoy drops only the old scheme's default
+    one, so where there is a port, and the scheme does change, the new scheme's default is said.
+    """
+    match route.action:
+        case plan.Redirect(scheme=("http" | "https") as scheme, host=None, port=None):
+            other = "http" if scheme == "https" else "https"
+            changes = dataclasses.replace(
+                route.match,
+                headers=(
+                    *route.match.headers,
+                    plan.HeaderMatch(name=":authority", kind="regex", value=".*:[0-9]+"),
+                    plan.HeaderMatch(name=":scheme", kind="exact", value=other),
+                ),
+            )
+            to_default = dataclasses.replace(route.action, port=_DEFAULT_PORTS[scheme])
+            return (dataclasses.replace(route, match=changes, action=to_default), route)
+        case _:
+            return (route,)
 
 
 def _fill_route(
@@ -213,9 +238,9 @@ def _retry(retry: plan.Retry) -> route_components_pb2.RetryPolicy:
 def _fill_redirect(made: route_components_pb2.RedirectAction, redirect: plan.Redirect) -> None:
     """A redirect, as far as Envoy's words reach.
 
-    Envoy drops the port of the request when the host is replaced, and keeps it (but for the other
-    scheme's default) when the scheme is: whoever plans such a redirect says the port. The default
-    port of a scheme is left out of the answer where the host is known, which is where Envoy can.
+    Envoy drops the port of the request when the host is replaced: whoever plans such a redirect
+    says the port. The default port of a scheme is left out of the answer where the host is known,
+    which is where Envoy can.
     """
     made.response_code = _REDIRECT_CODES[redirect.code]
     if redirect.scheme is not None:

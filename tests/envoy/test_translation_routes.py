@@ -37,6 +37,7 @@ REDIRECTS = {
     "host": plan.Redirect(host="new.example.com"),
     "port": plan.Redirect(port=8443),
     "scheme": plan.Redirect(scheme="https"),
+    "same-scheme": plan.Redirect(scheme="http"),
     "scheme-port": plan.Redirect(scheme="https", port=443),
     "default-port": plan.Redirect(scheme="https", host="new.example.com", port=443),
     "all": plan.Redirect(scheme="https", host="new.example.com", port=8443, path="/new"),
@@ -77,6 +78,7 @@ HOSTS = (
     host("impatient", route(forward(V2, retry=PATIENCE))),
     host("turns", route(forward(TURNS))),
     host("named", route(forward(NAMED))),
+    host("secure", route(plan.Redirect(scheme="https"))),
     *(host(f"redirect-{name}:81", route(action)) for name, action in REDIRECTS.items()),
 )
 
@@ -338,7 +340,8 @@ async def test_what_exceeds_a_circuit_breaker_fails_at_once(world: World):
         ("code-308", 308, "http://redirect-code-308:81/new?q=1"),
         ("host", 302, "http://new.example.com/old?q=1"),  # with a new host, Envoy drops the port
         ("port", 302, "http://redirect-port:8443/old?q=1"),
-        ("scheme", 302, "https://redirect-scheme:81/old?q=1"),
+        ("scheme", 302, "https://redirect-scheme:443/old?q=1"),
+        ("same-scheme", 302, "http://redirect-same-scheme:81/old?q=1"),
         ("scheme-port", 302, "https://redirect-scheme-port:443/old?q=1"),
         ("default-port", 302, "https://new.example.com/old?q=1"),
         ("all", 302, "https://new.example.com:8443/new?q=1"),
@@ -348,3 +351,9 @@ async def test_redirects(world: World, name: str, status: int, location: str):
     """A part that is not said is that of the request; the query always is."""
     async with world.ask(f"redirect-{name}:81", "/old?q=1") as answer:
         assert (answer.status, answer.headers["location"]) == (status, location)
+
+
+async def test_a_redirect_to_another_scheme_needs_no_port(world: World):
+    """Where the request has none, the answer has none."""
+    async with world.ask("secure", "/old") as answer:
+        assert answer.headers["location"] == "https://secure/old"
