@@ -127,13 +127,17 @@ async def test_a_parent_that_is_killed_takes_the_child_along(tmp_path: Path):
     parent = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
     try:
         pid = int(await eventually(lambda: out.exists() and out.read_text()))
+        # Before that it is still our own program, and would notice by itself.
+        await eventually(lambda: Path(f"/proc/{pid}/cmdline").read_text().startswith("/bin/sleep"))
         parent.kill()
         await parent.wait()
-        await eventually(lambda: not alive(pid))
+        await eventually(lambda: not alive(pid), 5)
     finally:
         if parent.returncode is None:
             parent.kill()
             await parent.wait()
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int(out.read_text()), signal.SIGKILL)
 
 
 async def test_a_child_is_not_started_for_a_parent_that_has_gone():
