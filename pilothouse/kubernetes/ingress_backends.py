@@ -18,6 +18,7 @@ from pilothouse.kubernetes import (
 from pilothouse.model import keys, services
 
 _EVERYTHING = "/"
+_NOWHERE = ingress_rules.NOWHERE
 
 
 class Resolver:
@@ -80,9 +81,9 @@ class Resolver:
                     "UnsupportedBackend",
                     f"{field}: a {backend.kind} cannot be served, only a Service can",
                 )
-                return ingress_rules.NOWHERE
+                return _NOWHERE
             case ingress_objects.ServiceBackend() if self._wishes.refused:
-                return ingress_rules.NOWHERE
+                return _NOWHERE
             case ingress_objects.ServiceBackend():
                 return self._service(backend, field)
 
@@ -92,21 +93,23 @@ class Resolver:
         number = backend.port if isinstance(backend.port, int) else None
         if service is None:
             self._report.unresolved("BackendNotFound", f"{field}: service {key} does not exist")
-            # Named all the same: routing says so too, and knows as soon as it is there.
-            return ingress_rules.Target(service=backend.name, port=number)
+            # Named all the same, so that routing says so too and knows as soon as it is there; but
+            # not without a number: any port would do then.
+            known = number is not None
+            return ingress_rules.Target(service=backend.name, port=number) if known else _NOWHERE
         if service.external_name is not None:
             # It could lead to anything that the gateway can reach, loopback included.
             self._report.unresolved(
                 "UnsupportedBackend", f"{field}: service {key} is of type ExternalName"
             )
-            return ingress_rules.NOWHERE
+            return _NOWHERE
         port = _port(service, backend.port)
         if port is None:
             self._report.unresolved(
                 "PortNotFound", f"{field}: service {key} has no TCP port {backend.port}"
             )
             if number is None:
-                return ingress_rules.NOWHERE
+                return _NOWHERE
         return ingress_rules.Target(service=backend.name, port=port or number)
 
 

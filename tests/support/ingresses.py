@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from pilothouse.config import documents, objects, validation
-from pilothouse.kubernetes import ingress, ingress_objects, records
+from pilothouse.kubernetes import ingress, ingress_objects, manifests, records
 from pilothouse.model import keys, secrets, services
 
 SERVICES = ("a", "b", "c", "d", "foo", "exact", "prefix", "default")
@@ -105,13 +105,16 @@ def read(
     usable: Collection[str] = (),
     settings: ingress.Settings | None = None,
 ) -> ingress.IngressInput:
-    """An input from sound manifests of Services, Ingresses and IngressClasses; `usable` are the
-    names of TLS secrets in the namespace `default`."""
+    """An input from sound manifests of Services, Ingresses, IngressClasses and Secrets.
+
+    A Secret is usable whatever it holds; `usable` are the names of more in the namespace `default`.
+    """
     found, problems = documents.load(text, location="ingress.yaml")
     assert problems == ()
     ingresses: list[ingress_objects.Ingress] = []
     classes: list[ingress_objects.IngressClass] = []
     known: dict[keys.ServiceKey, services.Service] = {}
+    certificates = {secrets.SecretKey("default", name) for name in usable}
     for document in found:
         record, wrong = records.read(document)
         parsed, more = ingress_objects.read(document)
@@ -122,11 +125,13 @@ def read(
             ingresses.append(parsed)
         elif parsed is not None:
             classes.append(parsed)
+        elif document.kind == "Secret" and (secret := manifests.key_of(document)):
+            certificates.add(secrets.SecretKey(secret.namespace, secret.name))
     return ingress.IngressInput(
         ingresses=tuple(ingresses),
         classes=tuple(classes),
         services=known,
-        secrets=frozenset(secrets.SecretKey("default", name) for name in usable),
+        secrets=frozenset(certificates),
         settings=settings or ingress.Settings(),
     )
 

@@ -45,6 +45,12 @@ def test_ports_by_name_and_number_are_the_services():
             "spec.rules[0].http.paths[1]: service default/gone does not exist",
         ),
         (
+            path("/x", "gone", port="{name: http}"),
+            "pilothouse-system/unserved-backend",
+            "BackendNotFound",
+            "spec.rules[0].http.paths[1]: service default/gone does not exist",
+        ),
+        (
             path("/x", "a", port="{number: 99}"),
             "default/a:99",
             "PortNotFound",
