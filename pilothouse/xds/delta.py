@@ -9,7 +9,7 @@ what differs is sent, what is gone is named.
 from __future__ import annotations
 
 from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
-from pilothouse.xds import framing, resources, streams, types
+from pilothouse.xds import framing, resources, streams, type_state, types
 
 _LEAVES = frozenset({types.ENDPOINT.type_url, types.SECRET.type_url})
 
@@ -25,80 +25,57 @@ class DeltaStream(streams.Stream):
         """
         asked = streams.parse(discovery_pb2.DeltaDiscoveryRequest, request)
         self._identify(asked.node, given=asked.HasField("node"))
-        url = self._type_of(asked.type_url)
-        state, new = self._state(url)
+        state, new = self._state(self._type_of(asked.type_url))
         if new:
             state.claimed = dict(asked.initial_resource_versions)
         events: list[streams.Event] = []
         # A stale nonce makes this no acknowledgement, but its subscriptions count.
+        was_wildcard = state.subscription.wildcard
         must = state.subscription.change(
             add=asked.resource_names_subscribe, remove=asked.resource_names_unsubscribe, first=new
         )
+        everything = state.resubscribed(was_wildcard=was_wildcard)
         state.forced |= must
         if asked.response_nonce and not new:
             events.append(self._answer(state, asked))
-        if new or must:
-            events.append(streams.Subscribed(type_url=url))
-            self._look(url, state)
+        if new or must or everything:
+            events.append(streams.Subscribed(type_url=state.type.type_url))
+        self._look(state)
+        self._advance()
         return tuple(events)
 
     def _answer(
-        self, state: streams.TypeState, asked: discovery_pb2.DeltaDiscoveryRequest
+        self, state: type_state.TypeState, asked: discovery_pb2.DeltaDiscoveryRequest
     ) -> streams.Event:
         if not state.outstanding or asked.response_nonce != state.nonce:
             return streams.Stale(type_url=state.type.type_url, nonce=asked.response_nonce)
-        if asked.HasField("error_detail"):
-            return self._refuse(state, asked.error_detail.message)
-        return self._acknowledge(state)
+        refused = asked.HasField("error_detail")
+        return self._answered(state, asked.error_detail.message if refused else None)
 
-    def _respond(
-        self, state: streams.TypeState, view: resources.Snapshot
-    ) -> streams.Response | None:
-        url = state.type.type_url
-        first = not state.answered
-        sent, removed = self._first(state, view) if first else self._later(state, view)
+    def _content(
+        self, state: type_state.TypeState, view: resources.Snapshot
+    ) -> resources.Difference | None:
+        sent, removed = self._first(state, view) if state.whole else self._later(state, view)
+        if not state.type.retracted:
+            removed.clear()
         for name in state.forced:
             if not state.subscription.covers(name):
                 continue
-            resource = view.get(url, name)
+            resource = view.get(state.type.type_url, name)
             if resource is not None:
                 sent[name] = resource
             else:
                 removed.add(name)
-        if (
-            not sent
-            and not removed
-            and (not first or state.claimed or not state.subscription.wildcard)
-        ):
-            state.forced.clear()
-            if first and state.claimed:
-                state.sent_version = state.acked_version = view.version(url)
-            state.claimed.clear()
-            if state.refused is None:
-                state.settle(view)
-            self._advance()
-            return None
-        self._rewarm(state, sent)
-        ordered = [sent[name] for name in sorted(sent)]
-        version = view.version(url)
-        nonce = self._written(state, view, version)
-        return streams.Response(
-            type_url=url,
-            nonce=nonce,
-            version=version,
-            body=framing.delta_response(
-                version=version,
-                type_url=url,
-                nonce=nonce,
-                frames=(one.delta_frame for one in ordered),
-                removed=sorted(removed),
-            ),
-            resources=len(ordered),
-            removed=len(removed),
+        if not sent and not removed:
+            # Even nothing is an answer to a client that asked for everything and holds nothing.
+            empty = state.whole and state.subscription.wildcard and not state.claimed
+            return resources.Difference() if empty else None
+        return resources.Difference(
+            changed=tuple(sent[name] for name in sorted(sent)), removed=tuple(sorted(removed))
         )
 
     def _first(
-        self, state: streams.TypeState, view: resources.Snapshot
+        self, state: type_state.TypeState, view: resources.Snapshot
     ) -> tuple[dict[str, resources.Resource], set[str]]:
         """What differs from what the client says it holds; names asked for are always sent."""
         sent = {
@@ -106,26 +83,32 @@ class DeltaStream(streams.Stream):
             for one in state.wanted(view)
             if state.claimed.get(one.name) != one.version or one.name in state.subscription.names
         }
-        gone = {name for name in state.claimed if view.get(state.type.type_url, name) is None}
+        gone = {
+            name
+            for name in (*state.claimed, *state.doubt)
+            if view.get(state.type.type_url, name) is None
+        }
         return sent, gone
 
     def _later(
-        self, state: streams.TypeState, view: resources.Snapshot
+        self, state: type_state.TypeState, view: resources.Snapshot
     ) -> tuple[dict[str, resources.Resource], set[str]]:
-        difference = state.difference(view)
+        difference = state.missing(view)
         return {one.name: one for one in difference.changed}, set(difference.removed)
 
-    def _rewarm(self, state: streams.TypeState, sent: dict[str, resources.Resource]) -> None:
-        """Have the leaves of changed resources sent again.
+    def _encode(
+        self, *, version: str, type_url: str, nonce: str, content: resources.Difference
+    ) -> bytes:
+        return framing.delta_response(
+            version=version,
+            type_url=type_url,
+            nonce=nonce,
+            frames=(one.delta_frame for one in content.changed),
+            removed=content.removed,
+        )
 
-        Envoy warms a changed cluster anew, and in delta it asks nobody for the endpoints that it
-        has a subscription for (envoyproxy/envoy#13009).
-        """
-        if state.type.type_url in _LEAVES:
-            return
-        for resource in sent.values():
-            for url, name in resource.references:
-                leaf = self._states.get(url) if url in _LEAVES else None
-                if leaf is not None and leaf.answered and leaf.subscription.covers(name):
-                    leaf.forced.add(name)
-                    self._dirty.add(url)
+    def _warm(self, leaf: type_state.TypeState, name: str) -> None:
+        # In delta Envoy asks nobody for what it has a subscription for, so it is sent again.
+        if leaf.type.type_url in _LEAVES:
+            leaf.forced.add(name)
+            self._look(leaf)

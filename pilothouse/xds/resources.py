@@ -130,11 +130,12 @@ class Resource:
 class Layer:
     """An immutable set of resources that several snapshots share. Compared by identity."""
 
-    __slots__ = ("__weakref__", "_by_type", "_origins")
+    __slots__ = ("__weakref__", "_by_type", "_digests", "_origins")
 
     def __init__(self, by_type: Mapping[str, Mapping[str, Resource]]) -> None:
         """Use ``of``."""
         self._by_type = by_type
+        self._digests: dict[str, int] = {}
         self._origins: Mapping[keys.ObjectKey, tuple[Resource, ...]] | None = None
 
     @classmethod
@@ -165,6 +166,20 @@ class Layer:
     def resources(self, type_url: str) -> Mapping[str, Resource]:
         """Resources of one type by name, in name order."""
         return self._by_type.get(type_url, _EMPTY)
+
+    def digest(self, type_url: str) -> int:
+        """Sum of the hashes of all resources of one type; computed once.
+
+        A sum, so that the version of a snapshot costs an addition for each layer, and does not
+        depend on how its resources are spread over them.
+        """
+        digest = self._digests.get(type_url)
+        if digest is None:
+            digest = self._digests[type_url] = sum(
+                int.from_bytes(hashlib.sha256(f"{one.version}:{one.name}".encode()).digest(), "big")
+                for one in self.resources(type_url).values()
+            )
+        return digest
 
     @property
     def origins(self) -> Mapping[keys.ObjectKey, tuple[Resource, ...]]:
@@ -209,13 +224,14 @@ class Snapshot:
             ValueError: two layers have a resource of one type and name.
         """
         snapshot = cls(tuple(layers))
-        for type_url in {url for layer in snapshot.layers for url in layer.types}:
-            parts = [layer.resources(type_url) for layer in snapshot.layers]
-            union: set[str] = set().union(*parts)
-            if len(union) != sum(len(part) for part in parts):
-                twice = sorted(name for name in union if sum(name in part for part in parts) > 1)
-                msg = f"layers share resources of type {type_url}: {', '.join(twice)}"
-                raise ValueError(msg)
+        for type_url in snapshot.types:
+            parts = [part for layer in snapshot.layers if (part := layer.resources(type_url))]
+            # In pairs, because a small layer beside a large one then costs little.
+            for one, other in itertools.combinations(parts, 2):
+                if not one.keys().isdisjoint(other.keys()):
+                    twice = ", ".join(sorted(one.keys() & other.keys()))
+                    msg = f"layers share resources of type {type_url}: {twice}"
+                    raise ValueError(msg)
         return snapshot
 
     @property
@@ -247,7 +263,7 @@ class Snapshot:
         """Content hash of all resources of a type, however they are spread over layers."""
         version = self._versions.get(type_url)
         if version is None:
-            version = set_version(self.resources(type_url).values())
+            version = _set_version(layer.digest(type_url) for layer in self.layers)
             self._versions[type_url] = version
         return version
 
@@ -265,12 +281,9 @@ class Snapshot:
 Snapshot.EMPTY = Snapshot(())
 
 
-def set_version(resources: Iterable[Resource]) -> str:
-    """Content hash of some resources in name order."""
-    digest = hashlib.sha256()
-    for resource in resources:
-        digest.update(f"{len(resource.name)}:{resource.name}:{resource.version};".encode())
-    return digest.hexdigest()[:_VERSION_LENGTH]
+def _set_version(digests: Iterable[int]) -> str:
+    total = sum(digests) % (1 << 256)
+    return hashlib.sha256(total.to_bytes(32, "big")).hexdigest()[:_VERSION_LENGTH]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,10 @@ what changed, and what is missing is met with silence.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
-from pilothouse.xds import framing, resources, streams
+from pilothouse.xds import framing, resources, streams, type_state
 
 
 class SotwStream(streams.Stream):
@@ -22,98 +24,86 @@ class SotwStream(streams.Stream):
         """
         asked = streams.parse(discovery_pb2.DiscoveryRequest, request)
         self._identify(asked.node, given=asked.HasField("node"))
-        url = self._type_of(asked.type_url)
-        state, new = self._state(url)
+        state, new = self._state(self._type_of(asked.type_url))
+        url = state.type.type_url
         if new:
             state.subscription.replace(asked.resource_names)
-            self._reconnected(state, asked.version_info)
-            self._look(url, state)
-            return (streams.Subscribed(type_url=url),)
-        if asked.response_nonce != state.nonce:
-            # The answer to the newest response will carry the newest names; this one's are older.
-            # It may still have been a wish to be answered again, which that answer will not repeat.
-            state.crossed = not state.type.wildcard
+            if asked.version_info:
+                state.claimed = {"": asked.version_info}
+            events: tuple[streams.Event, ...] = (streams.Subscribed(type_url=url),)
+        elif asked.response_nonce != state.nonce:
+            # The answer to the newest response will carry the newest names; these are older. They
+            # may have been a wish to be answered again, which that answer will not repeat.
+            state.crossed = True
             return (streams.Stale(type_url=url, nonce=asked.response_nonce),)
-        return self._answer(state, asked)
+        else:
+            events = self._answer(state, asked)
+        self._look(state)
+        self._advance()
+        return events
 
     def _answer(
-        self, state: streams.TypeState, asked: discovery_pb2.DiscoveryRequest
+        self, state: type_state.TypeState, asked: discovery_pb2.DiscoveryRequest
     ) -> tuple[streams.Event, ...]:
         """A request that carries the newest nonce: an answer, new names, or both."""
-        url = state.type.type_url
-        answers, wildcard = state.outstanding, state.subscription.wildcard
-        added = state.subscription.replace(asked.resource_names)
-        again = state.crossed or not answers
-        state.crossed = False
-        if again and not added and not state.type.wildcard:
-            # The same words again: Envoy wants endpoints for a cluster that it warms anew.
-            added = set(state.subscription.names)
-        if state.type.wildcard and (added or state.subscription.wildcard != wildcard):
-            state.answered = False
-        state.forced |= added
         events: list[streams.Event] = []
-        if answers:
+        again = state.crossed or not state.outstanding
+        state.crossed = False
+        subscribed = self._resubscribe(state, asked.resource_names, again=again)
+        if state.outstanding:
             refused = asked.HasField("error_detail")
-            events.append(
-                self._refuse(state, asked.error_detail.message)
-                if refused
-                else self._acknowledge(state)
-            )
-        if added:
-            self._look(url, state)
-            events.append(streams.Subscribed(type_url=url))
+            events.append(self._answered(state, asked.error_detail.message if refused else None))
+        if subscribed:
+            events.append(streams.Subscribed(type_url=state.type.type_url))
         return tuple(events)
 
-    def _reconnected(self, state: streams.TypeState, version: str) -> None:
-        """Take a first request that says what the client holds."""
-        if self.target is None or not version:
-            if version:
-                state.claimed = {"": version}
-            return
-        self._skip_if_held(state, version)
-
-    def _skip_if_held(self, state: streams.TypeState, version: str) -> bool:
-        pure = state.subscription.wildcard and not state.subscription.names
-        if not (pure and version == self.current.version(state.type.type_url)):
-            return False
-        state.claimed.clear()
-        state.settle(self.current)
-        state.sent_version = state.acked_version = version
-        return True
-
-    def _respond(
-        self, state: streams.TypeState, view: resources.Snapshot
-    ) -> streams.Response | None:
-        url = state.type.type_url
-        if not state.answered and state.claimed and self._skip_if_held(state, state.claimed[""]):
-            self._advance()
-            return None
+    def _resubscribe(
+        self, state: type_state.TypeState, names: Iterable[str], *, again: bool
+    ) -> bool:
+        """Take the full list of names; return whether it asks for anything."""
+        before, was_wildcard = state.subscription.names, state.subscription.wildcard
+        added = state.subscription.replace(names)
+        everything = state.resubscribed(was_wildcard=was_wildcard)
         if state.type.wildcard:
-            if state.answered and not state.forced and not state.difference(view):
+            state.whole = state.whole or bool(added)
+            return bool(added) or everything
+        wanted = state.subscription.names
+        # Envoy asks for what it warms anew with the names of before, or along with new ones.
+        state.rewarm &= wanted
+        repeated = wanted if again and wanted == before else state.rewarm
+        state.forced |= added | repeated
+        return bool(added or repeated) or everything
+
+    def _content(
+        self, state: type_state.TypeState, view: resources.Snapshot
+    ) -> resources.Difference | None:
+        if state.type.wildcard:
+            if state.whole and self._holds(state, view):
                 return None
-            sent = list(state.wanted(view))
-        else:
-            changed = state.wanted(view) if not state.answered else state.difference(view).changed
-            named = {one.name: one for one in changed}
-            for name in state.forced:
-                resource = view.get(url, name)
-                if resource is not None and state.subscription.covers(name):
-                    named[name] = resource
-            sent = [named[name] for name in sorted(named)]
-            if not sent:
-                # Nothing can be said of what is missing; once it exists it is a change.
-                state.forced.clear()
-                if state.refused is None:
-                    state.settle(view)
+            if not state.whole and not state.missing(view):
                 return None
-        version = view.version(url)
-        nonce = self._written(state, view, version)
-        return streams.Response(
-            type_url=url,
-            nonce=nonce,
-            version=version,
-            body=framing.sotw_response(
-                version=version, type_url=url, nonce=nonce, frames=(one.sotw_frame for one in sent)
-            ),
-            resources=len(sent),
-        )
+            return resources.Difference(changed=tuple(state.wanted(view)))
+        changed = state.wanted(view) if state.whole else state.missing(view).changed
+        named = {one.name: one for one in changed}
+        for name in state.forced:
+            resource = view.get(state.type.type_url, name)
+            if resource is not None and state.subscription.covers(name):
+                named[name] = resource
+        if not named:
+            # Nothing can be said of what is missing; once it exists it is a change.
+            return None
+        return resources.Difference(changed=tuple(named[name] for name in sorted(named)))
+
+    def _holds(self, state: type_state.TypeState, view: resources.Snapshot) -> bool:
+        """True if the client said that it holds the whole of this view already."""
+        pure = state.subscription.wildcard and not state.subscription.names
+        return pure and state.claimed.get("") == view.version(state.type.type_url)
+
+    def _encode(
+        self, *, version: str, type_url: str, nonce: str, content: resources.Difference
+    ) -> bytes:
+        frames = (one.sotw_frame for one in content.changed)
+        return framing.sotw_response(version=version, type_url=type_url, nonce=nonce, frames=frames)
+
+    def _warm(self, leaf: type_state.TypeState, name: str) -> None:
+        leaf.rewarm.add(name)

@@ -30,7 +30,7 @@ from typing import TypeVar
 from google.protobuf import message
 
 from pilothouse.api.envoy.config.core.v3 import base_pb2
-from pilothouse.xds import resources, subscription, transition, types
+from pilothouse.xds import resources, transition, type_state, types
 
 _T = TypeVar("_T", bound=message.Message)
 
@@ -106,82 +106,6 @@ class TypeStatus:
     """The client's words if it refused the newest response."""
 
 
-class TypeState:
-    """One type on one stream."""
-
-    __slots__ = (
-        "acked",
-        "acked_version",
-        "answered",
-        "claimed",
-        "crossed",
-        "error",
-        "forced",
-        "held",
-        "nonce",
-        "number",
-        "outstanding",
-        "refused",
-        "sent_version",
-        "subscription",
-        "type",
-    )
-
-    def __init__(self, kind: types.ResourceType) -> None:
-        """Begin with nothing asked and nothing sent."""
-        self.type = kind
-        self.subscription = subscription.Subscription(wildcard_type=kind.wildcard)
-        self.held = resources.Snapshot.EMPTY
-        """The snapshot whose content of this type was written last."""
-        self.acked = resources.Snapshot.EMPTY
-        """The snapshot whose content of this type was acknowledged last."""
-        self.refused: resources.Snapshot | None = None
-        """The snapshot whose content was refused, until one with other content is written."""
-        self.answered = False
-        """False until something was written, or known to be held already."""
-        self.claimed: dict[str, str] = {}
-        """Name to version that the client said it holds, until the first response."""
-        self.forced: set[str] = set()
-        """Names to be answered whatever was sent before."""
-        self.crossed = False
-        """True when a request for this type crossed the newest response on the way."""
-        self.nonce = ""
-        self.number = 0
-        self.outstanding = False
-        self.sent_version = ""
-        self.acked_version = ""
-        self.error = ""
-
-    def covered(self, difference: resources.Difference) -> resources.Difference:
-        """The part of a difference that the client wants."""
-        wanted = self.subscription
-        if wanted.wildcard or not difference:
-            return difference
-        return resources.Difference(
-            changed=tuple(one for one in difference.changed if one.name in wanted.names),
-            removed=tuple(name for name in difference.removed if name in wanted.names),
-        )
-
-    def wanted(self, view: resources.Snapshot) -> Iterable[resources.Resource]:
-        """All resources of a view that the client wants, in name order."""
-        everything = view.resources(self.type.type_url)
-        if self.subscription.wildcard:
-            return everything.values()
-        return (everything[name] for name in sorted(self.subscription.names) if name in everything)
-
-    def difference(self, view: resources.Snapshot) -> resources.Difference:
-        """What would have to be written for the client to hold this view."""
-        url = self.type.type_url
-        if self.refused is not None and not self.covered(resources.diff(self.refused, view, url)):
-            return resources.Difference()
-        return self.covered(resources.diff(self.held, view, url))
-
-    def settle(self, view: resources.Snapshot) -> None:
-        """Note that the client holds this view's content without being sent anything."""
-        self.held = self.acked = view
-        self.answered = True
-
-
 class Stream(abc.ABC):
     """What both variants share. Use `sotw.SotwStream` or `delta.DeltaStream`."""
 
@@ -199,7 +123,7 @@ class Stream(abc.ABC):
         """
         self._table = table
         self._default_type = default_type
-        self._states: dict[str, TypeState] = {}
+        self._states: dict[str, type_state.TypeState] = {}
         self._dirty: set[str] = set()
         self._settled = resources.Snapshot.EMPTY
         self.node: base_pb2.Node | None = None
@@ -219,33 +143,19 @@ class Stream(abc.ABC):
 
     def update(self, snapshot: resources.Snapshot) -> None:
         """Take a new target; `poll` for what is to be written."""
-        if snapshot is self.target:
-            return
-        first = self.target is None
-        self.target = snapshot
-        # What was refused is no step that was reached.
-        base = (
-            self._settled if any(state.refused for state in self._states.values()) else self.current
-        )
-        if first or not self._gated():
-            self._enter(snapshot)
-        else:
-            self._enter(transition.next_step(base, snapshot))
-        self._advance()
+        if snapshot is not self.target:
+            self.target = snapshot
+            self._route()
 
     def poll(self) -> Response | None:
         """The next response to write, or None."""
-        if self.target is None:
-            return None
         while self._dirty:
             url = min(self._dirty, key=self._order)
-            state = self._states[url]
             self._dirty.discard(url)
-            if state.outstanding:
-                continue
-            response = self._respond(state, self.current)
-            if response is not None:
-                return response
+            state = self._states[url]
+            content = self._content(state, self.current)
+            if content is not None:
+                return self._write(state, content)
         return None
 
     @property
@@ -267,7 +177,7 @@ class Stream(abc.ABC):
         return tuple(
             TypeStatus(
                 type_url=url,
-                resources=sum(1 for _ in state.wanted(state.held)),
+                resources=state.count(state.held),
                 sent_version=state.sent_version,
                 acked_version=state.acked_version,
                 error=state.error,
@@ -276,8 +186,20 @@ class Stream(abc.ABC):
         )
 
     @abc.abstractmethod
-    def _respond(self, state: TypeState, view: resources.Snapshot) -> Response | None:
-        """Write what the client lacks of a view, if anything."""
+    def _content(
+        self, state: type_state.TypeState, view: resources.Snapshot
+    ) -> resources.Difference | None:
+        """What the next response of a type must hold, possibly nothing; None for no response."""
+
+    @abc.abstractmethod
+    def _encode(
+        self, *, version: str, type_url: str, nonce: str, content: resources.Difference
+    ) -> bytes:
+        """The response of this variant."""
+
+    @abc.abstractmethod
+    def _warm(self, leaf: type_state.TypeState, name: str) -> None:
+        """Take note that a resource was written that refers to this one, and is new or changed."""
 
     def _order(self, url: str) -> tuple[int, str]:
         return self._states[url].type.order, url
@@ -287,24 +209,41 @@ class Stream(abc.ABC):
         clusters = self._states.get(types.CLUSTER.type_url)
         return clusters is not None and clusters.subscription.wildcard and clusters.answered
 
+    def _route(self) -> None:
+        """Make the first step to the target the one to deliver."""
+        if self.target is None:
+            return
+        refused = any(
+            state.type.gated and state.refused is not None for state in self._states.values()
+        )
+        # What was refused is no step that was reached: a bad cluster must not stay in the union.
+        base = self._settled if refused else self.current
+        if base is resources.Snapshot.EMPTY or not self._gated():
+            self._enter(self.target)
+        else:
+            self._enter(transition.next_step(base, self.target))
+        self._advance()
+
     def _enter(self, step: resources.Snapshot) -> None:
         """Deliver a step; types that it does not change for this client are settled."""
         self.current = step
-        for url, state in self._states.items():
-            self._look(url, state)
+        for state in self._states.values():
+            self._look(state)
 
-    def _look(self, url: str, state: TypeState) -> None:
-        """Mark a type dirty if the client lacks something of the current step."""
-        if self.target is None:
+    def _look(self, state: type_state.TypeState) -> None:
+        """Mark a type dirty if something must be written for the present step.
+
+        Not while a response is unacknowledged: the answer makes this look again.
+        """
+        if self.target is None or state.outstanding:
             return
-        if (
-            not state.answered
-            or state.forced
-            or state.outstanding
-            or state.difference(self.current)
-        ):
-            self._dirty.add(url)
-        elif state.refused is None:
+        if self._content(state, self.current) is not None:
+            self._dirty.add(state.type.type_url)
+            return
+        self._dirty.discard(state.type.type_url)
+        if state.claimed and state.subscription.wildcard:
+            state.sent_version = state.acked_version = self.current.version(state.type.type_url)
+        if not state.stuck(self.current):
             state.settle(self.current)
 
     def _advance(self) -> None:
@@ -323,12 +262,38 @@ class Stream(abc.ABC):
             if state.type.gated
         )
 
-    def _state(self, type_url: str) -> tuple[TypeState, bool]:
+    def _write(self, state: type_state.TypeState, content: resources.Difference) -> Response:
+        """Build the next response of a type."""
+        url, view = state.type.type_url, self.current
+        fresh = state.missing(view).changed if state.answered else content.changed
+        version = view.version(url)
+        names = [one.name for one in content.changed]
+        state.write(view, version, [*names, *content.removed])
+        self._warm_leaves(fresh)
+        return Response(
+            type_url=url,
+            nonce=state.nonce,
+            version=version,
+            body=self._encode(version=version, type_url=url, nonce=state.nonce, content=content),
+            resources=len(names),
+            removed=len(content.removed),
+        )
+
+    def _warm_leaves(self, parents: Iterable[resources.Resource]) -> None:
+        """Envoy warms a changed resource anew, with what it refers to (envoyproxy/envoy#13009)."""
+        for parent in parents:
+            for url, name in parent.references:
+                leaf = self._states.get(url)
+                if leaf is not None and leaf.answered and leaf.subscription.covers(name):
+                    self._warm(leaf, name)
+
+    def _state(self, type_url: str) -> tuple[type_state.TypeState, bool]:
         """The state of a type, and whether it is new."""
         state = self._states.get(type_url)
         if state is not None:
             return state, False
-        state = self._states[type_url] = TypeState(types.of(type_url, self._table))
+        state = type_state.TypeState(types.of(type_url, self._table))
+        self._states[type_url] = state
         return state, True
 
     def _type_of(self, type_url: str) -> str:
@@ -355,35 +320,17 @@ class Stream(abc.ABC):
             text = f"the node changed from {self.node.id} to {node.id}"
             raise ProtocolError("INVALID_ARGUMENT", text)
 
-    def _written(self, state: TypeState, view: resources.Snapshot, version: str) -> str:
-        """Note that a response is being written; return its nonce."""
-        state.number += 1
-        state.nonce = f"{state.type.short}-{state.number}"
-        state.outstanding = True
-        state.answered = True
-        state.held = view
-        state.refused = None
-        state.error = ""
-        state.forced.clear()
-        state.claimed.clear()
-        state.sent_version = version
-        return state.nonce
-
-    def _acknowledge(self, state: TypeState) -> Acked:
-        state.outstanding = False
-        state.acked = state.held
-        state.acked_version = state.sent_version
-        self._look(state.type.type_url, state)
-        self._advance()
-        return Acked(type_url=state.type.type_url, nonce=state.nonce)
-
-    def _refuse(self, state: TypeState, text: str) -> Nacked:
-        state.outstanding = False
-        state.refused = state.held
-        state.held = state.acked
-        state.error = text or "refused without a reason"
-        self._look(state.type.type_url, state)
-        return Nacked(type_url=state.type.type_url, nonce=state.nonce, message=state.error)
+    def _answered(self, state: type_state.TypeState, refusal: str | None) -> Acked | Nacked:
+        """Take the client's answer to the newest response of a type."""
+        url, nonce = state.type.type_url, state.nonce
+        if refusal is None:
+            state.acknowledge()
+            return Acked(type_url=url, nonce=nonce)
+        state.refuse(refusal or "refused without a reason")
+        if state.type.gated:
+            # The way to the target may have gone on from what is refused now.
+            self._route()
+        return Nacked(type_url=url, nonce=nonce, message=state.error)
 
 
 def parse(kind: type[_T], request: bytes) -> _T:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 WILDCARD = "*"
+_NOBODY = ""
+"""What some clients name to ask for nothing any more."""
 
 
 class Subscription:
@@ -40,9 +42,8 @@ class Subscription:
             return set()
         self._named = True
         self.wildcard = WILDCARD in wanted
-        wanted.discard(WILDCARD)
-        added = wanted - self.names
-        self.names = wanted
+        added = wanted - self.names - {WILDCARD, _NOBODY}
+        self.names = wanted - {WILDCARD, _NOBODY}
         return added
 
     def change(self, *, add: Iterable[str], remove: Iterable[str], first: bool) -> set[str]:
@@ -62,6 +63,6 @@ class Subscription:
         added.discard(WILDCARD)
         removed.discard(WILDCARD)
         self.names |= added
-        dropped = {name for name in removed if name in self.names or self.wildcard}
+        dropped = self.names & removed
         self.names -= removed
         return (added - removed) | (dropped if self.wildcard else set())

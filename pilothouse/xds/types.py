@@ -28,14 +28,29 @@ class ResourceType:
     world a response holds the whole subscribed set, so absence is deletion. False: an empty list
     means nothing, so that no tenant's secret or route leaks, and absence means nothing."""
     gated: bool = False
-    """True: follows the steps of make-before-break. False: a leaf, answered from the newest state."""
+    """True: follows the steps of make-before-break. False: a leaf, answered at any time."""
+    retracted: bool = True
+    """False: that a resource is gone is said to those who ask for it, and not pushed: the client
+    drops it with its last user, and may refuse or misuse the news before
+    (envoyproxy/envoy#24373, #32823)."""
 
 
 def _envoy(
-    name: str, short: str, order: int, *, wildcard: bool = False, gated: bool = False
+    name: str,
+    short: str,
+    order: int,
+    *,
+    wildcard: bool = False,
+    gated: bool = False,
+    retracted: bool = True,
 ) -> ResourceType:
     return ResourceType(
-        type_url=f"{PREFIX}envoy.{name}", short=short, order=order, wildcard=wildcard, gated=gated
+        type_url=f"{PREFIX}envoy.{name}",
+        short=short,
+        order=order,
+        wildcard=wildcard,
+        gated=gated,
+        retracted=retracted,
     )
 
 
@@ -54,8 +69,8 @@ LISTENER = _envoy("config.listener.v3.Listener", "LDS", 30, wildcard=True, gated
 SCOPED_ROUTE = _envoy("config.route.v3.ScopedRouteConfiguration", "SRDS", 35, wildcard=True)
 ROUTE = _envoy("config.route.v3.RouteConfiguration", "RDS", 40, gated=True)
 VIRTUAL_HOST = _envoy("config.route.v3.VirtualHost", "VHDS", 50)
-SECRET = _envoy("extensions.transport_sockets.tls.v3.Secret", "SDS", 60)
-EXTENSION = _envoy("config.core.v3.TypedExtensionConfig", "ECDS", 70)
+SECRET = _envoy("extensions.transport_sockets.tls.v3.Secret", "SDS", 60, retracted=False)
+EXTENSION = _envoy("config.core.v3.TypedExtensionConfig", "ECDS", 70, retracted=False)
 RUNTIME = _envoy("service.runtime.v3.Runtime", "RTDS", 80)
 
 MESH_CONFIG = _ours("config.v1alpha1.MeshConfig", 110)

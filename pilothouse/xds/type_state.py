@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where one stream stands with one type: what was asked, written, acknowledged and refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pilothouse.xds import resources, subscription, types
+
+
+class TypeState:
+    """One type on one stream.
+
+    What the client holds of this type is the content of ``acked``, except for the names in
+    ``doubt``: a client may apply any part of a response that it refuses.
+    """
+
+    __slots__ = (
+        "acked",
+        "acked_version",
+        "answered",
+        "claimed",
+        "crossed",
+        "doubt",
+        "error",
+        "forced",
+        "held",
+        "nonce",
+        "number",
+        "outstanding",
+        "partial",
+        "refused",
+        "rewarm",
+        "sent",
+        "sent_version",
+        "subscription",
+        "type",
+        "whole",
+    )
+
+    def __init__(self, kind: types.ResourceType) -> None:
+        """Begin with nothing asked and nothing sent."""
+        self.type = kind
+        self.subscription = subscription.Subscription(wildcard_type=kind.wildcard)
+        self.held = resources.Snapshot.EMPTY
+        """The snapshot whose content was written last, or acknowledged last if that was refused."""
+        self.acked = resources.Snapshot.EMPTY
+        """The snapshot whose content was acknowledged last."""
+        self.refused: resources.Snapshot | None = None
+        """The snapshot whose content was refused, until one with other content is written."""
+        self.doubt: set[str] = set()
+        """Names in refused responses, to be settled by the next response."""
+        self.whole = True
+        """True when the next response is about all that is wanted, not about a difference."""
+        self.answered = False
+        """False until something was written, or known to be held already."""
+        self.claimed: dict[str, str] = {}
+        """Name to version that the client said it holds, until the first response."""
+        self.forced: set[str] = set()
+        """Names to be answered whatever was sent before."""
+        self.rewarm: set[str] = set()
+        """Names that a changed resource refers to, and that were not sent since it was."""
+        self.crossed = False
+        """True when a request crossed the newest response on the way."""
+        self.nonce = ""
+        self.number = 0
+        self.outstanding = False
+        self.sent: frozenset[str] = frozenset()
+        """Names in the outstanding response."""
+        self.partial = False
+        """True when the outstanding response only answers names, beside refused content."""
+        self.sent_version = ""
+        self.acked_version = ""
+        self.error = ""
+
+    def covered(self, difference: resources.Difference) -> resources.Difference:
+        """The part of a difference that the client wants."""
+        wanted = self.subscription
+        if wanted.wildcard or not difference:
+            return difference
+        return resources.Difference(
+            changed=tuple(one for one in difference.changed if one.name in wanted.names),
+            removed=tuple(name for name in difference.removed if name in wanted.names),
+        )
+
+    def wanted(self, view: resources.Snapshot) -> Iterable[resources.Resource]:
+        """All resources of a view that the client wants, in name order."""
+        url = self.type.type_url
+        if self.subscription.wildcard:
+            return view.resources(url).values()
+        found = (view.get(url, name) for name in sorted(self.subscription.names))
+        return (resource for resource in found if resource is not None)
+
+    def count(self, view: resources.Snapshot) -> int:
+        """How many resources of a view the client wants."""
+        parts = (layer.resources(self.type.type_url) for layer in view.layers)
+        if self.subscription.wildcard:
+            return sum(len(part) for part in parts)
+        return sum(len(self.subscription.names & part.keys()) for part in parts)
+
+    def stuck(self, view: resources.Snapshot) -> bool:
+        """True if the view holds what was refused, to be kept back until it changes."""
+        return self.refused is not None and not self.covered(
+            resources.diff(self.refused, view, self.type.type_url)
+        )
+
+    def missing(self, view: resources.Snapshot) -> resources.Difference:
+        """What has to be written for the client to hold this view; nothing while it is stuck."""
+        if self.stuck(view):
+            return resources.Difference()
+        url = self.type.type_url
+        difference = self.covered(resources.diff(self.held, view, url))
+        if not self.doubt:
+            return difference
+        changed = {one.name: one for one in difference.changed}
+        removed = set(difference.removed)
+        for name in self.doubt:
+            resource = view.get(url, name)
+            if resource is None:
+                removed.add(name)
+            else:
+                changed[name] = resource
+        return resources.Difference(
+            changed=tuple(changed[name] for name in sorted(changed)), removed=tuple(sorted(removed))
+        )
+
+    def resubscribed(self, *, was_wildcard: bool) -> bool:
+        """Take note that the subscription changed; return whether all of it must be answered."""
+        if self.doubt:
+            kept = {name for name in self.doubt if self.subscription.covers(name)}
+            if kept != self.doubt:
+                # The rest of a refused response is something else than the response was.
+                self.doubt, self.refused, self.error = kept, None, ""
+                self.whole = self.whole or self.type.wildcard
+        if self.subscription.wildcard and not was_wildcard:
+            self.whole = True
+            return True
+        return False
+
+    def write(self, view: resources.Snapshot, version: str, names: Iterable[str]) -> None:
+        """Note that a response about these names of a view is being written."""
+        self.sent = frozenset(names)
+        self.partial = self.stuck(view) and not (self.whole or self.doubt <= self.sent)
+        self.number += 1
+        self.nonce = f"{self.type.short}-{self.number}"
+        self.outstanding = self.answered = True
+        self.whole = False
+        self.sent_version = version
+        self.forced.clear()
+        self.claimed.clear()
+        self.rewarm -= self.sent
+        if not self.partial:
+            self.held = view
+            self.refused = None
+            self.error = ""
+
+    def acknowledge(self) -> None:
+        """Note that the outstanding response was accepted."""
+        self.outstanding = False
+        if self.partial:
+            # It was sent beside refused content: which snapshot it belongs to is not settled yet.
+            self.doubt |= self.sent
+        else:
+            self.acked = self.held
+            self.acked_version = self.sent_version
+            self.doubt.clear()
+        self.sent, self.partial = frozenset(), False
+
+    def refuse(self, error: str) -> None:
+        """Note that the outstanding response was refused."""
+        self.outstanding = False
+        self.doubt |= self.sent
+        if not self.partial:
+            self.refused = self.held
+            self.held = self.acked
+        self.sent, self.partial = frozenset(), False
+        self.error = error
+
+    def settle(self, view: resources.Snapshot) -> None:
+        """Note that the client holds this view's content without being sent anything."""
+        self.held = self.acked = view
+        self.refused = None
+        self.error = ""
+        self.answered = True
+        self.whole = False
+        self.doubt.clear()
+        self.forced.clear()
+        self.claimed.clear()
