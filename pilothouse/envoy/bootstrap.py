@@ -258,7 +258,9 @@ def _connection_limit(parameters: BootstrapParameters) -> overload_pb2.OverloadM
 
 
 def _runtime(parameters: BootstrapParameters) -> bootstrap_pb2.LayeredRuntime:
-    content: dict[str, object] = {}
+    # Envoy's own limit of 100 refuses a regular expression as small as /[a-z]{100}, and with it the
+    # whole response; what is too large to be right is refused long before, by validation.
+    content: dict[str, object] = {"re2": {"max_program_size": {"error_level": 32768}}}
     if parameters.tracing_flush is not None:
         interval = max(1, round(parameters.tracing_flush * 1000))
         content["tracing"] = {

@@ -15,7 +15,7 @@ import structlog
 import uvloop
 
 from pilothouse import buildinfo
-from pilothouse.adapters import process, telemetry
+from pilothouse.adapters import commandline, process, telemetry
 from pilothouse.envoy import bootstrap
 from pilothouse_agent import (
     admin,
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     """The program without its name: read settings, run, give the exit code."""
     try:
         chosen = settings.read(arguments)
-    except settings.UsageError as error:
+    except commandline.UsageError as error:
         sys.stderr.write(f"{settings.PROGRAM}: {error}\n")
         return 2
     telemetry.configure_logging(_SERVICE, chosen.log_level, format=chosen.log_format)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the agent can be told: flags and PILOTHOUSE_* variables are the same settings."""
 
-import argparse
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,8 +10,10 @@ import pydantic
 import pydantic_settings
 from pydantic import AfterValidator, Field
 
+from pilothouse.adapters import commandline
 from pilothouse.envoy import bootstrap
 from pilothouse.model import keys, proxy, services
+from pilothouse_agent import versions
 
 PROGRAM = "pilothouse-agent"
 
@@ -74,16 +75,7 @@ Part = Annotated[str, AfterValidator(_part)]
 class Settings(pydantic_settings.BaseSettings):
     """Starts an Envoy, keeps it, relays its configuration from discovery, and says how it is."""
 
-    model_config = pydantic_settings.SettingsConfigDict(
-        env_prefix="PILOTHOUSE_",
-        frozen=True,
-        extra="ignore",
-        cli_kebab_case=True,
-        cli_implicit_flags=True,
-        cli_hide_none_type=True,
-        cli_avoid_json=True,
-        use_attribute_docstrings=True,
-    )
+    model_config = commandline.CONFIG
 
     role: Literal["sidecar", "gateway"] = "sidecar"
     """What the proxy is for: beside an application, or at the edge of the mesh."""
@@ -187,51 +179,13 @@ class Settings(pydantic_settings.BaseSettings):
         return services.Locality(region=self.region, zone=self.zone, sub_zone=self.sub_zone)
 
 
-class _PrintVersion(argparse.Action):
-    """`--version`; no setting, since images like to have a variable PILOTHOUSE_VERSION."""
-
-    def __call__(self, *_arguments: object, **_keywords: object) -> None:
-        # Only here: nobody else needs an event loop to read settings.
-        from pilothouse_agent import versions  # noqa: PLC0415
-
-        print(versions.text())  # noqa: T201 - this is its output
-        raise SystemExit(0)
-
-
-class UsageError(Exception):
-    """The user's settings cannot be read; the text names each one that is wrong."""
-
-
 def read(arguments: Sequence[str]) -> Settings:
-    """The settings from flags and environment; UsageError, or SystemExit after --help."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description=Settings.__doc__,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print versions and end")
-    source: pydantic_settings.CliSettingsSource[argparse.ArgumentParser]
-    source = pydantic_settings.CliSettingsSource(
-        Settings, root_parser=parser, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    try:
-        return pydantic_settings.CliApp.run(
-            Settings, cli_args=list(arguments), cli_settings_source=source
-        )
-    except pydantic.ValidationError as error:
-        raise UsageError(
-            "\n".join(_problem(each["loc"], each["msg"]) for each in error.errors())
-        ) from error
+    """The settings from flags and environment.
 
-
-def _problem(location: tuple[int | str, ...], text: str) -> str:
-    text = text.removeprefix("Value error, ")
-    if not location:
-        return text
-    name = str(location[0])
-    flag, variable = f"--{name.replace('_', '-')}", f"PILOTHOUSE_{name.upper()}"
-    if text == "Field required":
-        return f"{flag} is required (or {variable})"
-    return f"{flag} (or {variable}): {text}"
+    Raises:
+        commandline.UsageError: one or more are wrong.
+        SystemExit: after --help and --version.
+    """
+    return commandline.read(
+        Settings, arguments, program=PROGRAM, epilog=_EPILOG, versions=versions.text
+    )

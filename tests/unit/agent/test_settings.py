@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from pilothouse.adapters import commandline
 from pilothouse_agent import settings
 
 REQUIRED = ("--ip", "127.10.0.3", "--name", "reviews-v1-0")
@@ -41,7 +42,7 @@ def test_a_variable_is_the_same_setting_and_the_flag_wins(monkeypatch: pytest.Mo
 
 
 def test_what_is_required_is_asked_for_by_flag_and_variable():
-    with pytest.raises(settings.UsageError) as caught:
+    with pytest.raises(commandline.UsageError) as caught:
         settings.read([])
     assert str(caught.value).splitlines() == [
         "--ip is required (or PILOTHOUSE_IP)",
@@ -70,7 +71,7 @@ def test_what_is_required_is_asked_for_by_flag_and_variable():
 def test_a_wrong_value_is_told_with_its_flag(
     flag: str, value: str, capsys: pytest.CaptureFixture[str]
 ):
-    with pytest.raises((settings.UsageError, SystemExit)) as caught:
+    with pytest.raises((commandline.UsageError, SystemExit)) as caught:
         settings.read([*REQUIRED, flag, value])
     assert flag in str(caught.value) + capsys.readouterr().err
 
