@@ -50,7 +50,7 @@ class Source:
 
     sessions: list[streams.Session] = field(default_factory=list)
     log: list[xds_streams.Event] = field(default_factory=list)
-    sent_names: list[tuple[str, int, int]] = field(default_factory=list)
+    sent_sizes: list[tuple[str, int, int]] = field(default_factory=list)
     """Type, resources and removals of each response."""
     address: serving.Address = LOCAL
     _held: dict[tuple[str, str], resources.Resource] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Source:
     def sent(self, session: streams.Session, response: xds_streams.Response) -> None:
         """As StreamHost says."""
         short = types.of(response.type_url).short
-        self.sent_names.append((short, response.resources, response.removed))
+        self.sent_sizes.append((short, response.resources, response.removed))
 
     def closed(self, session: streams.Session) -> None:
         """As StreamHost says."""

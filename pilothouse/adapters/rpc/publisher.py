@@ -6,6 +6,7 @@ Until the first set is published, subscribers wait: "nothing known yet" is never
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
@@ -56,6 +57,7 @@ class ConfigPublisher:
         self._held: dict[keys.ObjectKey, tuple[objects.Config, resources.Resource]] = {}
         self._snapshot: resources.Snapshot | None = None
         self._sessions: dict[streams.Session, None] = {}
+        self._first = asyncio.Event()
         self.refusals = 0
         """Responses that subscribers refused so far."""
         self.responses = 0
@@ -67,6 +69,10 @@ class ConfigPublisher:
     def published(self) -> bool:
         """True once there is a set to serve."""
         return self._snapshot is not None
+
+    async def first(self) -> None:
+        """Return when there is a set to serve."""
+        await self._first.wait()
 
     @property
     def configs(self) -> tuple[objects.Config, ...]:
@@ -108,6 +114,7 @@ class ConfigPublisher:
             ),
             removed=tuple(key for key in before if key not in now),
         )
+        self._first.set()
         if difference or self._snapshot is None:
             layer = resources.Layer.of(made for _, made in now.values())
             self._snapshot = resources.Snapshot.of([layer])
