@@ -83,7 +83,7 @@ class Place:
     """Empty for both."""
 
 
-@functools.lru_cache(maxsize=16_384)
+@functools.lru_cache(maxsize=131_072)
 def build(
     source: Source, place: Place, routes: tuple[Route, ...], redirect_port: int | None
 ) -> objects.Config:

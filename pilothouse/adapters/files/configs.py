@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from pilothouse.adapters.files import folder, views
+from pilothouse.adapters.files import content, folder, views
 from pilothouse.config import codec, documents, objects
 from pilothouse.model import keys
 
@@ -33,9 +33,9 @@ class FileConfigStore(views.View[objects.Config, objects.StoreState]):
         self._counted: dict[keys.ObjectKey, _Counted] = {}
         source.attach(self)
 
-    def wants(self, document: documents.RawDocument) -> bool:
+    def wants(self, found: content.Object) -> bool:
         """Everything that is meant for Pilothouse, unknown kinds included: they are problems."""
-        return codec.is_ours(document)
+        return found.kubernetes is None
 
     def _read(
         self, document: documents.RawDocument

@@ -29,6 +29,8 @@ class Object:
     document: documents.RawDocument
     key: keys.ObjectKey | None
     """None when it has no name that could be read: good for a problem and nothing else."""
+    kubernetes: str | None
+    """The kind, if it is one of Kubernetes'; None if it is meant to be one of our own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +175,11 @@ def _parse(known: File, data: bytes, location: str) -> File:
         return dataclasses.replace(known, problems=(problem,))
     parsed, problems = documents.load(text, location=location)
     found = tuple(
-        Object(document=document, key=manifests.key_of(document))
+        Object(
+            document=document,
+            key=manifests.key_of(document),
+            kubernetes=manifests.known_kind(document),
+        )
         for document in parsed
         if codec.is_ours(document) or manifests.known_kind(document)
     )

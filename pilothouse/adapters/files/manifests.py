@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from pilothouse.adapters.files import folder, views
+from pilothouse.adapters.files import content, folder, views
 from pilothouse.config import documents, objects
 from pilothouse.kubernetes import ingress, ingress_objects, manifests, records
 from pilothouse.kubernetes import secrets as tls_secrets
@@ -26,9 +26,9 @@ class FileManifests(views.View[_Value, ingress.Manifests]):
         super().__init__(name, ingress.Manifests())
         source.attach(self)
 
-    def wants(self, document: documents.RawDocument) -> bool:
+    def wants(self, found: content.Object) -> bool:
         """Ingress, IngressClass, Service and Secret."""
-        return manifests.known_kind(document) in _KINDS
+        return found.kubernetes in _KINDS
 
     def _read(
         self, document: documents.RawDocument

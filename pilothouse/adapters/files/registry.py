@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from pilothouse.adapters.files import folder, views
+from pilothouse.adapters.files import content, folder, views
 from pilothouse.config import documents, objects
-from pilothouse.kubernetes import manifests, records
+from pilothouse.kubernetes import records
 from pilothouse.kubernetes import services as kubernetes
 from pilothouse.model import keys, services
 
@@ -24,9 +24,9 @@ class FileRegistry(views.View[records.Record, services.RegistryState]):
         self._namespaces: dict[str, services.RegistryState] = {}
         source.attach(self)
 
-    def wants(self, document: documents.RawDocument) -> bool:
+    def wants(self, found: content.Object) -> bool:
         """Service, EndpointSlice and Pod."""
-        return manifests.known_kind(document) in records.KINDS
+        return found.kubernetes in records.KINDS
 
     def _read(
         self, document: documents.RawDocument

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from pilothouse.adapters.files import folder, views
+from pilothouse.adapters.files import content, folder, views
 from pilothouse.config import documents, objects
-from pilothouse.kubernetes import manifests
 from pilothouse.kubernetes import secrets as kubernetes
 from pilothouse.model import keys
 from pilothouse.model import secrets as model
@@ -30,9 +29,9 @@ class FileSecrets(views.View[model.TlsSecret, _Secrets | None]):
         """The present usable secrets, in key order; none before the folder has been read."""
         return self._state or {}
 
-    def wants(self, document: documents.RawDocument) -> bool:
+    def wants(self, found: content.Object) -> bool:
         """Every Secret; those that are not for TLS give neither value nor problem."""
-        return manifests.known_kind(document) == "Secret"
+        return found.kubernetes == "Secret"
 
     def _read(
         self, document: documents.RawDocument

@@ -77,8 +77,8 @@ class View(abc.ABC, Generic[Value, State]):
         return self._problems
 
     @abc.abstractmethod
-    def wants(self, document: documents.RawDocument) -> bool:
-        """Tell whether a document is for this view."""
+    def wants(self, found: content.Object) -> bool:
+        """Tell whether an object is for this view."""
 
     @abc.abstractmethod
     def _read(
@@ -97,7 +97,7 @@ class View(abc.ABC, Generic[Value, State]):
         items: dict[keys.ObjectKey, _Item[Value]] = {}
         nameless: list[objects.Problem] = []
         for each in found:
-            if not self.wants(each.document):
+            if not self.wants(each):
                 continue
             if each.key is None:
                 nameless += self._read(each.document)[1]
@@ -107,7 +107,7 @@ class View(abc.ABC, Generic[Value, State]):
             sorted(
                 key
                 for key in items.keys() | self._items.keys()
-                if _value(items.get(key)) != _value(self._items.get(key))
+                if _differ(items.get(key), self._items.get(key))
             )
         )
         self._items = dict(sorted(items.items()))
@@ -125,7 +125,7 @@ class View(abc.ABC, Generic[Value, State]):
         if before is not None and before.document is document:
             return before
         value, problems = self._read(document)
-        if value is None and before is not None:
+        if value is None and problems and before is not None:
             value = before.value
         return _Item(document=document, value=value, problems=problems)
 
@@ -141,8 +141,10 @@ class View(abc.ABC, Generic[Value, State]):
             call(change)
 
 
-def _value(item: _Item[Value] | None) -> Value | None:
-    return item.value if item is not None else None
+def _differ(one: _Item[Value] | None, other: _Item[Value] | None) -> bool:
+    if one is other:
+        return False
+    return (one.value if one else None) != (other.value if other else None)
 
 
 def in_order(problems: Iterable[objects.Problem]) -> tuple[objects.Problem, ...]:
