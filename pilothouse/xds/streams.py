@@ -218,11 +218,23 @@ class Stream(abc.ABC):
         )
         # What was refused is no step that was reached: a bad cluster must not stay in the union.
         base = self._settled if refused else self.current
-        if base is resources.Snapshot.EMPTY or not self._gated():
-            self._enter(self.target)
-        else:
-            self._enter(transition.next_step(base, self.target))
+        step = self.target
+        if base is not resources.Snapshot.EMPTY and self._gated():
+            step = transition.next_step(base, self.target)
+            drops = resources.diff(base, step, types.CLUSTER.type_url).removed
+            if drops and not self._holds_users(base):
+                # First what may refer to those clusters, then `_advance` goes on from there.
+                step = base
+        self._enter(step)
         self._advance()
+
+    def _holds_users(self, view: resources.Snapshot) -> bool:
+        """True when the client has acknowledged this view's listeners and routes."""
+        return not any(
+            state.outstanding or state.refused is not None or state.missing(view)
+            for url, state in self._states.items()
+            if state.type.gated and url != types.CLUSTER.type_url
+        )
 
     def _enter(self, step: resources.Snapshot) -> None:
         """Deliver a step; types that it does not change for this client are settled."""

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Order, warming and make before break on a stream: P49 to P55 of the protocol."""
+
+import pytest
+
+from pilothouse.xds import resources
+from tests.support import xds_peer
+from tests.support.xds_peer import (
+    CDS,
+    EDS,
+    LDS,
+    RDS,
+    SDS,
+    body,
+    cluster,
+    resource,
+    route,
+    snapshot,
+)
+
+VARIANTS = ("sotw", "delta")
+
+
+@pytest.fixture(params=VARIANTS)
+def peer(request):
+    return xds_peer.connect(request.param)
+
+
+def _mesh(name, *, version="1"):
+    """One cluster with endpoints, and a listener and a route that lead to it."""
+    return snapshot(
+        *(cluster(name, version), resource(EDS, name)),
+        *(resource(LDS, "l", refers=[(RDS, "r")]), route("r", name)),
+    )
+
+
+def _started(peer, view, *names):
+    """A client that has all of a view, and asked for these endpoints."""
+    peer.ask(CDS)
+    peer.ask(LDS)
+    peer.ask(RDS, "r")
+    peer.ask(EDS, *names)
+    peer.stream.update(view)
+    peer.settle()
+    assert peer.stream.in_sync
+
+
+def test_p49_responses_go_out_in_the_order_of_dependence(peer):
+    """Clusters, endpoints, listeners, routes, then secrets, whatever was asked first."""
+    for kind in (SDS, RDS, LDS, EDS, CDS):
+        peer.ask(kind, *(() if kind in (CDS, LDS) else ("x",)))
+    peer.stream.update(snapshot(*(resource(kind, "x") for kind in (CDS, EDS, LDS, RDS, SDS))))
+    assert [reply.type_url for reply in peer.read()] == [CDS, EDS, LDS, RDS, SDS]
+
+
+def test_p50_a_route_is_repointed_in_three_acknowledged_steps(peer):
+    """{X, Y}; the route to Y; {Y}: the last waits for the acknowledgement of the route."""
+    _started(peer, _mesh("x"), "x")
+    peer.stream.update(_mesh("y"))
+    clusters = peer.read_one()
+    assert clusters.type_url == CDS
+    assert "y" in clusters.resources
+    assert clusters.removed == ()
+    assert ("x" in clusters.resources) == (peer.variant == "sotw")
+    peer.ask(EDS, "y")
+    peer.answer(peer.read_one())
+    assert peer.read() == []
+    peer.answer(clusters)
+    routes = peer.read_one()
+    assert routes.resources == {"r": body("r", "y")}
+    assert peer.read() == []
+    peer.answer(routes)
+    last = peer.read_one()
+    assert last.type_url == CDS
+    if peer.variant == "sotw":
+        assert list(last.resources) == ["y"]
+    else:
+        assert (last.resources, last.removed) == ({}, ("x",))
+    peer.ask(EDS, drop=["x"])
+    peer.answer(last)
+    assert peer.read() == []
+    assert peer.stream.in_sync
+
+
+def test_p50_a_client_that_names_its_clusters_is_not_kept_waiting(peer):
+    """gRPC learns a cluster's name from the route, so the route comes at once."""
+    peer.ask(LDS, "l")
+    peer.ask(RDS, "r")
+    peer.ask(CDS, "x")
+    peer.ask(EDS, "x")
+    peer.stream.update(_mesh("x"))
+    peer.settle()
+    peer.stream.update(_mesh("y"))
+    routes = [reply for reply in peer.read() if reply.type_url == RDS]
+    assert routes[0].resources == {"r": body("r", "y")}
+
+
+@pytest.mark.parametrize("late", [(), (LDS,), (LDS, RDS), (RDS,), (CDS,), (CDS, LDS, RDS)])
+def test_p50_types_that_are_asked_for_late_or_never_hold_up_nothing(peer, late):
+    """Every combination ends in sync, before and after the late ones come."""
+    names = {CDS: (), LDS: (), RDS: ("r",), EDS: ("x", "y")}
+    for kind, wanted in names.items():
+        if kind not in late:
+            peer.ask(kind, *wanted)
+    for view in (_mesh("x"), _mesh("y"), snapshot(), _mesh("x")):
+        peer.stream.update(view)
+        peer.settle()
+        assert peer.stream.in_sync
+    for number, kind in enumerate(late):
+        peer.stream.update(_mesh("xy"[number % 2]))
+        peer.ask(kind, *names[kind])
+        peer.settle()
+        assert peer.stream.in_sync
+    assert peer.stream.acked(EDS) is peer.stream.target
+
+
+def test_p50_a_refused_cluster_is_not_kept_in_the_union(peer):
+    """A newer target starts from the step that was reached, without what was refused."""
+    _started(peer, _mesh("x"), "x")
+    peer.stream.update(_mesh("bad"))
+    peer.answer(peer.read_one(), refuse="bad")
+    peer.stream.update(_mesh("z"))
+    clusters = peer.read_one()
+    assert "z" in clusters.resources
+    assert "bad" not in clusters.resources
+    if peer.variant == "delta":
+        assert clusters.removed == ("bad",)
+    else:
+        assert "x" in clusters.resources
+    peer.answer(clusters)
+    peer.settle()
+    assert peer.stream.in_sync
+
+
+def test_p50_a_refusal_that_comes_late_turns_back_from_later_steps(peer):
+    """The newer target had been joined to what is refused only now."""
+    _started(peer, _mesh("x"), "x")
+    peer.stream.update(_mesh("bad"))
+    refused = peer.read_one()
+    peer.stream.update(_mesh("z"))
+    assert peer.read() == []
+    peer.answer(refused, refuse="bad")
+    clusters = peer.read_one()
+    assert "z" in clusters.resources
+    assert "bad" not in clusters.resources
+
+
+def test_p50_a_refused_route_is_rolled_back_with_its_clusters_kept(peer):
+    """The old route works all the time; going back to it leaves nothing behind."""
+    first = _mesh("x")
+    _started(peer, first, "x")
+    peer.stream.update(_mesh("y"))
+    peer.answer(peer.read_one())
+    routes = peer.read_one()
+    peer.answer(routes, refuse="no")
+    assert peer.read() == []
+    assert not peer.stream.in_sync
+    peer.stream.update(first)
+    back = peer.settle()
+    assert back[0].resources == {"r": body("r", "x")}
+    assert [reply.type_url for reply in back] == [RDS, CDS]
+    assert peer.stream.in_sync
+
+
+def test_p50_clusters_stay_while_routes_are_in_flight(peer):
+    """The same target once more does not hurry the removal: the routes may yet be refused."""
+    _started(peer, _mesh("x"), "x")
+    peer.stream.update(_mesh("y"))
+    peer.answer(peer.read_one())
+    routes = peer.read_one()
+    peer.stream.update(_mesh("y"))
+    assert peer.read() == []
+    peer.answer(routes, refuse="no")
+    assert peer.read() == []
+    peer.stream.update(_mesh("x"))
+    assert [reply.type_url for reply in peer.settle()] == [RDS, CDS]
+    assert peer.stream.in_sync
+
+
+def test_p50_a_first_refusal_does_not_take_listeners_away(peer):
+    """One bad cluster at the start, and the next target still holds what was accepted."""
+    peer.ask(CDS)
+    peer.ask(LDS)
+    peer.stream.update(_mesh("x"))
+    clusters, listeners = peer.read()
+    peer.answer(listeners)
+    peer.answer(clusters, refuse="bad")
+    peer.stream.update(_mesh("x", version="2"))
+    assert [reply.type_url for reply in peer.settle()] == [CDS]
+    assert peer.stream.in_sync
+
+
+def test_p51_endpoints_follow_a_changed_cluster_once_in_delta():
+    """Envoy warms it anew and asks nobody: they are pushed, right after the clusters."""
+    peer = xds_peer.connect("delta")
+    view = [cluster("a"), cluster("b"), resource(EDS, "a"), resource(EDS, "b")]
+    peer.ask(CDS)
+    peer.ask(EDS, "a", "b")
+    peer.stream.update(snapshot(*view))
+    peer.settle()
+    peer.stream.update(snapshot(cluster("a", "2"), *view[1:]))
+    clusters, endpoints = peer.read()
+    assert clusters.resources == {"a": body("a", "2")}
+    assert (endpoints.type_url, endpoints.resources) == (EDS, {"a": body("a")})
+    peer.answer(endpoints)
+    peer.answer(clusters)
+    assert peer.read() == []
+
+
+def test_p51_endpoints_that_changed_too_are_sent_once_in_delta():
+    """One response holds both reasons."""
+    peer = xds_peer.connect("delta")
+    peer.ask(CDS)
+    peer.ask(EDS, "a")
+    peer.stream.update(snapshot(cluster("a"), resource(EDS, "a")))
+    peer.settle()
+    peer.stream.update(snapshot(cluster("a", "2"), resource(EDS, "a", "2")))
+    assert [reply.type_url for reply in peer.settle()] == [CDS, EDS]
+
+
+def test_p51_endpoints_in_flight_are_pushed_again_after_a_changed_cluster():
+    """What was written before the clusters does not count for them."""
+    peer = xds_peer.connect("delta")
+    peer.ask(CDS)
+    peer.ask(EDS, "a")
+    peer.stream.update(snapshot(cluster("a"), resource(EDS, "a")))
+    peer.settle()
+    peer.stream.update(snapshot(cluster("a"), resource(EDS, "a", "2")))
+    endpoints = peer.read_one()
+    peer.stream.update(snapshot(cluster("a", "2"), resource(EDS, "a", "2")))
+    assert peer.read_one().type_url == CDS
+    peer.answer(endpoints)
+    assert peer.read_one().resources == {"a": body("a", "2")}
+
+
+def test_p51_the_same_request_again_is_answered_once_in_state_of_the_world():
+    """Envoy repeats nonce, version and names, like an old acknowledgement."""
+    peer = xds_peer.connect("sotw")
+    peer.ask(CDS)
+    peer.ask(EDS, "a")
+    peer.stream.update(snapshot(cluster("a"), resource(EDS, "a")))
+    peer.settle()
+    peer.stream.update(snapshot(cluster("a", "2"), resource(EDS, "a")))
+    assert peer.read_one().type_url == CDS
+    peer.ask(EDS)
+    assert [reply.resources for reply in peer.settle()] == [{"a": body("a")}]
+    assert peer.read() == []
+
+
+@pytest.mark.parametrize("drop", [(), ("b",)])
+@pytest.mark.parametrize("add", [(), ("c",)])
+def test_p51_a_changed_cluster_among_others_gets_its_endpoints(drop, add):
+    """State of the world: one request asks for new names and, silently, for old ones again."""
+    peer = xds_peer.connect("sotw")
+    peer.ask(CDS)
+    peer.ask(EDS, "a", "b")
+    leaves = [resource(EDS, name) for name in "abc"]
+    peer.stream.update(snapshot(cluster("a"), cluster("b"), *leaves))
+    peer.settle()
+    rest = [cluster(name) for name in "bc" if name not in drop]
+    peer.stream.update(snapshot(cluster("a", "2"), *rest, *leaves))
+    peer.read_one()
+    peer.ask(EDS, *add, drop=drop)
+    (reply,) = peer.settle()
+    assert set(reply.resources) >= {"a", *add}
+
+
+def test_p51_an_acknowledgement_that_hides_a_wish_is_heard():
+    """State of the world: Envoy merges what it has to say of one type into one request."""
+    peer = xds_peer.connect("sotw")
+    peer.ask(CDS)
+    peer.ask(EDS, "a", "b")
+    leaves = [resource(EDS, "a"), resource(EDS, "b")]
+    peer.stream.update(snapshot(cluster("a"), cluster("b"), *leaves))
+    peer.settle()
+    leaves[1] = resource(EDS, "b", "2")
+    peer.stream.update(snapshot(cluster("a"), cluster("b"), *leaves))
+    endpoints = peer.read_one()
+    peer.stream.update(snapshot(cluster("a", "2"), cluster("b"), *leaves))
+    assert peer.read_one().type_url == CDS
+    peer.answer(endpoints)
+    assert [reply.resources for reply in peer.settle()] == [{"a": body("a")}]
+
+
+def test_p52_a_secret_follows_a_changed_listener_in_delta():
+    """Its new version may wait for it, though the secret did not change."""
+    peer = xds_peer.connect("delta")
+    peer.ask(LDS)
+    peer.ask(SDS, "s")
+    peer.stream.update(snapshot(resource(LDS, "l", refers=[(SDS, "s")]), resource(SDS, "s")))
+    peer.settle()
+    peer.stream.update(snapshot(resource(LDS, "l", "2", refers=[(SDS, "s")]), resource(SDS, "s")))
+    replies = peer.settle()
+    assert [reply.type_url for reply in replies] == [LDS, SDS]
+    assert replies[1].resources == {"s": body("s")}
+
+
+def test_p54_a_request_is_answered_from_the_step_that_is_delivered(peer):
+    """Routes asked for in the middle of a change fit the clusters that were sent."""
+    peer.ask(CDS)
+    peer.stream.update(_mesh("x"))
+    peer.settle()
+    peer.stream.update(_mesh("y"))
+    peer.read()
+    peer.ask(RDS, "r")
+    assert peer.read_one().resources == {"r": body("r", "x")}
+
+
+def test_p55_equal_content_is_no_response(peer):
+    """A new snapshot, other layers, other origins: not a byte, and in sync at once."""
+    _started(peer, _mesh("x"), "x")
+    again = list(_mesh("x").layers[0])
+    for view in (
+        _mesh("x"),
+        resources.Snapshot.of([resources.Layer.of([one]) for one in again]),
+        resources.Snapshot.of([resources.EMPTY_LAYER, resources.Layer.of(again)]),
+    ):
+        peer.stream.update(view)
+        assert peer.stream.in_sync
+        assert peer.read() == []
+        assert peer.stream.acked(CDS) is view
+
+
+def test_p55_what_others_see_is_no_response(peer):
+    """A change of what this client did not ask for settles at once."""
+    peer.ask(EDS, "a")
+    peer.stream.update(snapshot(resource(EDS, "a"), resource(EDS, "b")))
+    peer.settle()
+    peer.stream.update(snapshot(resource(EDS, "a"), resource(EDS, "b", "2"), cluster("c")))
+    assert peer.stream.in_sync
+    assert peer.read() == []
