@@ -4,9 +4,74 @@
 import asyncio
 import contextlib
 import pathlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
-from pilothouse.adapters.files import folder
+from pilothouse.adapters.files import configs, folder, registry
+from pilothouse.config import objects
+from pilothouse.model import changes, keys
+
+REVIEWS = keys.ObjectKey("RouteRule", "default", "reviews")
+DETAILS = keys.ObjectKey("RouteRule", "default", "details")
+
+
+def rule(name: str = "reviews", timeout: str = "1s", metadata: str = "") -> str:
+    """A RouteRule; tests tell its versions apart by the timeout."""
+    return f"""
+apiVersion: pilothouse.dev/v1alpha1
+kind: RouteRule
+metadata: {{name: {name}{metadata}}}
+spec:
+  parents: [{{service: {name}}}]
+  http: [{{destinations: [{{service: {name}}}], timeout: {timeout}}}]
+"""
+
+
+def service(name: str = "web", port: int = 80) -> str:
+    """A headless Service."""
+    return f"""
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}}}
+spec: {{ports: [{{port: {port}}}], clusterIP: None}}
+"""
+
+
+class Watched:
+    """A folder with a store and a registry, and what their subscribers heard."""
+
+    def __init__(self, path: pathlib.Path, *, poll_interval: float) -> None:
+        self.spans: list[tuple[keys.ObjectKey, ...]] = []
+        self.folder = folder.Folder(path, on_change=self._on_change, poll_interval=poll_interval)
+        self.store = configs.FileConfigStore(self.folder)
+        self.registry = registry.FileRegistry(self.folder)
+        self.changes: list[changes.Change] = []
+        self.registry_changes: list[changes.Change] = []
+        self.store.subscribe(self.changes.append)
+        self.registry.subscribe(self.registry_changes.append)
+
+    def _on_change(self, changed: tuple[keys.ObjectKey, ...]) -> str:
+        self.spans.append(changed)
+        return f"trace-{len(self.spans)}"
+
+    @property
+    def configs(self) -> Mapping[keys.ObjectKey, objects.Config]:
+        """The objects of the store."""
+        return self.store.current().configs
+
+    @property
+    def problems(self) -> list[str]:
+        """The messages of the store's problems."""
+        return [each.message for each in self.store.current().problems]
+
+    def timeout(self, key: keys.ObjectKey = REVIEWS) -> int | None:
+        """Which version of a RouteRule is there, in seconds; None when it is not."""
+        config = self.configs.get(key)
+        if config is None:
+            return None
+        spec: Any = config.spec
+        seconds: int = spec.http[0].timeout.seconds
+        return seconds
 
 
 @contextlib.asynccontextmanager
