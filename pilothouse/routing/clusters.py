@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from pilothouse.model import keys
 from pilothouse.model import services as registry
-from pilothouse.routing import catalogue, parsed, plan, resolving, routes, rules
+from pilothouse.routing import catalogue, parsed, plan, routes, rules
 from pilothouse.routing import memo as memory
 
 ByLabels = Mapping[keys.Labels, parsed.Policy]
@@ -103,28 +103,19 @@ def build(
         directory: Must hold the key's service and port; else KeyError: a key comes from a resolved
             destination.
         key: The key, with or without scope.
-        origins: The rules that made it necessary; they count only for clusters that nobody would
-            need without them.
+        origins: The rules for whose sake it is there.
     """
     if key.service is None:
         raise KeyError(key)
     if key.external:
         external = directory.claims.externals[key.service]
         return memo.leaf(_external, key, key, external)
-    http = natural(directory.mesh, key)
-    if http is not None and not key.labels:
-        origins = ()
     own = directory.policies.consumers.get(key.scope, {}).get(key.service, NO_POLICIES)
     shared = directory.policies.producers.get(key.service, NO_POLICIES)
-    http2 = http is not None and http.http2
+    ports = directory.mesh.entries[key.service].ports
+    # A port that is HTTP by the word of a rule only is plain HTTP/1.1.
+    http2 = any(http.http2 for http in ports if http.number == key.port)
     return memo.leaf(cluster, key, key, http2, applying(own, shared, key.labels), origins)
-
-
-def natural(mesh: catalogue.Catalogue, key: plan.ClusterKey) -> catalogue.HttpPort | None:
-    """The HTTP port whose cluster this is; None for a port that HTTP is spoken on by rule only."""
-    found = mesh.entries.get(key.service) if key.service else None
-    ports = found.ports if found else ()
-    return next((http for http in ports if http.number == key.port), None)
 
 
 def cluster(
@@ -155,22 +146,16 @@ def _external(key: plan.ClusterKey, external: parsed.External) -> plan.Cluster:
     )
 
 
-Uses = Mapping[keys.ServiceKey, tuple[resolving.Labelled, ...]]
+Uses = Mapping[keys.ServiceKey, tuple[rules.Labelled, ...]]
 
 
 def labelled_uses(bound: Mapping[keys.ObjectKey, rules.Bound]) -> Uses:
     """The ports and label sets of services that some rule may send to, sorted."""
-    found: dict[keys.ServiceKey, set[resolving.Labelled]] = {}
+    found: dict[keys.ServiceKey, set[rules.Labelled]] = {}
     for one in bound.values():
-        for route in one.rule.routes:
-            for destination in route.destinations:
-                target = one.targets.get(destination.ref)
-                if isinstance(target, registry.Service):
-                    found.setdefault(target.key, set()).update(
-                        (port, destination.labels)
-                        for port in resolving.possible_ports(destination, target)
-                    )
-    return {key: tuple(sorted(found[key])) for key in sorted(found)}
+        for key, use in one.uses:
+            found.setdefault(key, set()).add(use)
+    return {key: tuple(sorted(uses)) for key, uses in found.items()}
 
 
 def shared_key(entry: catalogue.Entry, port: int, labels: keys.Labels) -> plan.ClusterKey:
@@ -181,10 +166,10 @@ def shared_key(entry: catalogue.Entry, port: int, labels: keys.Labels) -> plan.C
 
 
 def shared_keys(
-    entry: catalogue.Entry, uses: tuple[resolving.Labelled, ...]
+    entry: catalogue.Entry, uses: tuple[rules.Labelled, ...]
 ) -> tuple[plan.ClusterKey, ...]:
     """All clusters of a service that some proxy may use; sorted by port, labels."""
-    found: dict[resolving.Labelled, plan.ClusterKey] = {}
+    found: dict[rules.Labelled, plan.ClusterKey] = {}
     for http in entry.ports:
         if http.site.itself is not None:
             found[http.number, ()] = http.site.itself

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pilothouse.model import keys
 from pilothouse.model import services as registry
-from pilothouse.routing import catalogue, clusters, plan, resolving
+from pilothouse.routing import catalogue, clusters, plan, rules
 from pilothouse.routing import memo as memory
 
 Endpoints = Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]]
@@ -45,7 +45,7 @@ def _namespace(
     memo: memory.Memo,
     entries: tuple[catalogue.Entry, ...],
     endpoints: tuple[tuple[registry.Endpoint, ...], ...],
-    uses: tuple[tuple[resolving.Labelled, ...], ...],
+    uses: tuple[tuple[rules.Labelled, ...], ...],
     beside: tuple[Pairs, ...],
 ) -> tuple[plan.ClusterEndpoints, ...]:
     return tuple(
@@ -59,12 +59,10 @@ def _service(
     memo: memory.Memo,
     entry: catalogue.Entry,
     candidates: tuple[registry.Endpoint, ...],
-    uses: tuple[resolving.Labelled, ...],
+    uses: tuple[rules.Labelled, ...],
     beside: Pairs,
 ) -> tuple[plan.ClusterEndpoints, ...]:
-    port_names = {
-        port.number: port.name for port in reversed(resolving.routable_ports(entry.service))
-    }
+    port_names = {port.number: port.name for port in reversed(rules.routable_ports(entry.service))}
     found = []
     for shared in clusters.shared_keys(entry, uses):
         for key in (shared, *(own for one, own in beside if one == shared)):

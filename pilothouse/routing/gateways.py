@@ -164,7 +164,7 @@ def hosts_of(listener: parsed.GatewayListener, attached: rules.Attached) -> tupl
 def _in_scope(
     memo: memory.Memo, port: int, host: routes.Host, scoped: clusters.Scoped
 ) -> plan.VirtualHost:
-    hits = tuple((key, scoped[key]) for key, _ in host.routed.uses if key in scoped)
+    hits = tuple((key, scoped[key]) for key in host.routed.uses if key in scoped)
     if not hits:
         return host.virtual_host
     slot = (port, host.virtual_host.name)
@@ -177,12 +177,13 @@ def _clusters(
     directory: clusters.Directory,
     scoped: clusters.Scoped,
 ) -> tuple[plan.Cluster, ...]:
-    used: dict[plan.ClusterKey, set[keys.ObjectKey]] = {}
+    used = {key for host in hosts for key in host.routed.uses}
+    origins: dict[plan.ClusterKey, plan.Origins] = {}
     for host in hosts:
-        for key, origins in host.routed.uses:
-            used.setdefault(scoped.get(key, key), set()).update(origins)
+        for key, more in host.routed.extra:
+            origins[key] = routes.merge_origins(origins.get(key, ()), more)
     return tuple(
-        clusters.build(memo, directory, key, origins=tuple(sorted(used[key])))
+        clusters.build(memo, directory, scoped.get(key, key), origins=origins.get(key, ()))
         for key in sorted(used, key=routes.cluster_order)
     )
 

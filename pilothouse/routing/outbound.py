@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pilothouse.model import keys
 from pilothouse.routing import catalogue, clusters, names, parsed, plan, routes, rules
 from pilothouse.routing import memo as memory
+
+Extra = tuple[tuple[plan.ClusterKey, plan.Origins], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +22,7 @@ class Base:
     by_name: Mapping[str, routes.Host]
     clusters: tuple[plan.Cluster, ...]
     extra: Mapping[plan.ClusterKey, plan.Origins]
-    """The clusters that are there because rules send to them, with these rules."""
+    """The clusters that are there for the sake of rules, with these rules."""
 
 
 def base(
@@ -30,29 +32,59 @@ def base(
     domain: str,
 ) -> Base:
     """The hosts and clusters that all clients share."""
-    mesh, claims, policies = directory.mesh, directory.claims, directory.policies
-    hosts: list[routes.Host] = []
-    found: list[plan.Cluster] = []
-    for namespace, entries in mesh.by_namespace.items():
-        attached = producers.get(namespace, {})
-        hosts += memo.group(_service_hosts, namespace, entries, attached, domain)
-        shared = tuple(
-            [policies.producers.get(entry.service.key, clusters.NO_POLICIES) for entry in entries]
+    found = {
+        namespace: memo.group(
+            _service_hosts, namespace, entries, producers.get(namespace, {}), domain
         )
-        found += memo.group(_service_clusters, namespace, entries, shared)
-    hosts += memo.group(_external_hosts, "", claims, producers)
-    hosts.sort(key=_name)
-    extra = _extra(hosts, mesh)
-    found += [
-        clusters.build(memo, directory, key, origins=origins) for key, origins in extra.items()
-    ]
-    found.sort(key=_order)
+        for namespace, entries in directory.mesh.by_namespace.items()
+    }
+    # No namespace is called that.
+    found[""] = memo.group(_external_hosts, "", directory.claims, producers)
+    hosts = sorted((host for some in found.values() for host in some), key=_name)
+    extra = tuple([memo.leaf(_extra, namespace, some) for namespace, some in found.items()])
+    shared = memo.group(_base_clusters, "", directory, extra)
     return Base(
         hosts=tuple(hosts),
         by_name={_name(one): one for one in hosts},
-        clusters=tuple(found),
-        extra=extra,
+        clusters=shared.clusters,
+        extra=shared.extra,
     )
+
+
+def _extra(hosts: tuple[routes.Host, ...]) -> Extra:
+    return _merged(host.routed.extra for host in hosts if host.routed.extra)
+
+
+def _merged(some: Iterable[Extra]) -> Extra:
+    found: dict[plan.ClusterKey, plan.Origins] = {}
+    for extra in some:
+        for key, origins in extra:
+            found[key] = routes.merge_origins(found.get(key, ()), origins)
+    return tuple((key, found[key]) for key in sorted(found, key=routes.cluster_order))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _BaseClusters:
+    clusters: tuple[plan.Cluster, ...]
+    extra: Mapping[plan.ClusterKey, plan.Origins]
+
+
+def _base_clusters(
+    memo: memory.Memo, directory: clusters.Directory, extra: tuple[Extra, ...]
+) -> _BaseClusters:
+    producers = directory.policies.producers
+    found: list[plan.Cluster] = []
+    for namespace, entries in directory.mesh.by_namespace.items():
+        policies = tuple(
+            [producers.get(entry.service.key, clusters.NO_POLICIES) for entry in entries]
+        )
+        found += memo.group(_service_clusters, namespace, entries, policies)
+    merged = dict(_merged(extra))
+    found += [
+        clusters.build(memo, directory, key, origins=origins) for key, origins in merged.items()
+    ]
+    found.sort(key=_order)
+    return _BaseClusters(clusters=tuple(found), extra=merged)
 
 
 def _name(host: routes.Host) -> str:
@@ -127,18 +159,6 @@ def _external_hosts(
                     memo.leaf(routes.host, http.host, http.host, domains, routed, external.origins)
                 )
     return tuple(found)
-
-
-def _extra(
-    hosts: list[routes.Host], mesh: catalogue.Catalogue
-) -> Mapping[plan.ClusterKey, plan.Origins]:
-    found: dict[plan.ClusterKey, plan.Origins] = {}
-    for host in hosts:
-        for key, origins in host.routed.uses:
-            # Without origins it is a default route, to a cluster that is there anyway.
-            if origins and (key.labels or clusters.natural(mesh, key) is None or key.external):
-                found[key] = routes.merge_origins(found.get(key, ()), origins)
-    return dict(sorted(found.items(), key=lambda item: routes.cluster_order(item[0])))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +279,7 @@ def _give_way(
 def _in_scope(memo: memory.Memo, host: routes.Host, scoped: clusters.Scoped) -> plan.VirtualHost:
     if not scoped:
         return host.virtual_host
-    hits = tuple((key, scoped[key]) for key, _ in host.routed.uses if key in scoped)
+    hits = tuple((key, scoped[key]) for key in host.routed.uses if key in scoped)
     if not hits:
         return host.virtual_host
     return memo.leaf(routes.rescope, _name(host), host.virtual_host, hits)
@@ -272,7 +292,7 @@ def _clusters(
     directory: clusters.Directory,
     consumed: Mapping[str, routes.Host],
 ) -> tuple[plan.Cluster, ...]:
-    extra = _extra(list(consumed.values()), directory.mesh)
+    extra = dict(_extra(tuple(consumed.values())))
     if not extra and not own.scoped:
         return shared.clusters
     origins = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from pilothouse.model import keys
 from pilothouse.model import services as registry
 from pilothouse.routing import catalogue, parsed, plan, rules
 
@@ -49,7 +48,7 @@ def _service(
     if service.external_name is not None:
         text = f"{destination.ref} is of type ExternalName, which has no endpoints"
         return Unresolved(reason="UnsupportedValue", message=text)
-    open_ports = routable_ports(service)
+    open_ports = rules.routable_ports(service)
     if destination.port is not None:
         found = [port for port in open_ports if port.number == destination.port]
     else:
@@ -64,11 +63,6 @@ def _service(
         service=service.key,
         labels=destination.labels,
     )
-
-
-def routable_ports(service: registry.Service) -> tuple[registry.Port, ...]:
-    """The ports that a destination may name; a rule that does says itself that HTTP is spoken."""
-    return tuple(port for port in service.ports if port.protocol != registry.AppProtocol.UDP)
 
 
 def _only(ports: list[registry.Port]) -> list[registry.Port]:
@@ -97,15 +91,3 @@ def _no_port(destination: parsed.Destination, requested: int) -> Unresolved:
     else:
         text = f"{destination.ref} has no port {requested} and more than one other: name one"
     return Unresolved(reason="PortNotFound", message=text)
-
-
-def possible_ports(destination: parsed.Destination, service: registry.Service) -> tuple[int, ...]:
-    """Every port that `resolve` may answer, wherever requests are routed; sorted."""
-    if service.external_name is not None:
-        return ()
-    numbers = {port.number for port in routable_ports(service)}
-    return tuple(sorted(numbers if destination.port is None else numbers & {destination.port}))
-
-
-Labelled = tuple[int, keys.Labels]
-"""A port of a service, and the labels of the endpoints that count."""

@@ -9,10 +9,11 @@ position of the route and of the match.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pilothouse.model import keys
+from pilothouse.model import services as registry
 from pilothouse.routing import catalogue, parsed, plan, resolving, rules
 
 
@@ -30,10 +31,10 @@ class Routed:
     """The routes of one host, in order."""
 
     routes: tuple[plan.Route, ...]
-    uses: tuple[tuple[plan.ClusterKey, plan.Origins], ...]
-    """The clusters that the routes send to, sorted by key, with the rules that say so (empty for a
-    default route).
-    """
+    uses: tuple[plan.ClusterKey, ...]
+    """The clusters that the routes send to, in the order of clusters."""
+    extra: tuple[tuple[plan.ClusterKey, plan.Origins], ...]
+    """Those that a sidecar has for the sake of some route only, with what such routes come from."""
     shadows: tuple[Shadow, ...] = ()
     """In the order of the routes; of consumers' rules only, where there are any."""
     origins: plan.Origins = ()
@@ -80,9 +81,17 @@ def route_host(
         )
     if site.fallback is not None:
         routes.append(site.fallback)
+    uses = _uses(routes)
+    services = {
+        ref.key: target
+        for bound in (*consumers, *producers)
+        for ref, target in bound.targets.items()
+        if not ref.external
+    }
     return Routed(
         routes=tuple(routes),
-        uses=_uses(routes),
+        uses=tuple(uses),
+        extra=tuple(item for item in uses.items() if _is_extra(item[0], site, services)),
         shadows=_shadows(candidates, tier=0 if consumers else 1),
         origins=merge_origins(*(route.origins for route in routes)),
     )
@@ -195,14 +204,28 @@ def _shadows(candidates: list[_Candidate], *, tier: int) -> tuple[Shadow, ...]:
     return tuple(shadows)
 
 
-def _uses(routes: list[plan.Route]) -> tuple[tuple[plan.ClusterKey, plan.Origins], ...]:
-    found: dict[plan.ClusterKey, set[keys.ObjectKey]] = {}
+def _uses(routes: Iterable[plan.Route]) -> Mapping[plan.ClusterKey, plan.Origins]:
+    """The clusters that routes send to, with what these routes come from."""
+    found: dict[plan.ClusterKey, plan.Origins] = {}
     for route in routes:
         if isinstance(route.action, plan.Forward):
             for share in route.action.clusters:
                 if share.cluster is not None:
-                    found.setdefault(share.cluster, set()).update(route.origins)
-    return tuple((key, tuple(sorted(found[key]))) for key in sorted(found, key=cluster_order))
+                    before = found.get(share.cluster, ())
+                    found[share.cluster] = merge_origins(before, route.origins)
+    return {key: found[key] for key in sorted(found, key=cluster_order)}
+
+
+def _is_extra(
+    key: plan.ClusterKey, site: catalogue.Site, services: Mapping[keys.ServiceKey, rules.Target]
+) -> bool:
+    """Tell whether the cluster is not there anyway, as those of all HTTP ports of services are."""
+    if key.external or key.labels:
+        return True
+    service = services.get(key.service) if key.service else None
+    if key == site.itself or not isinstance(service, registry.Service):
+        return False
+    return not any(port.number == key.port and port.protocol.is_http for port in service.ports)
 
 
 def cluster_order(key: plan.ClusterKey) -> tuple[object, ...]:

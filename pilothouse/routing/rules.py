@@ -15,6 +15,9 @@ from pilothouse.routing import parsed
 Target = registry.Service | parsed.External | None
 """What a destination names; None when it does not exist."""
 
+Labelled = tuple[int, keys.Labels]
+"""A port of a service, and the labels of the endpoints that count."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
@@ -22,6 +25,8 @@ class Bound:
 
     rule: parsed.Rule
     targets: Mapping[parsed.Ref, Target]
+    uses: tuple[tuple[keys.ServiceKey, Labelled], ...] = ()
+    """Services with the ports and labels that it may send to, wherever it applies; sorted."""
 
 
 class Attached(NamedTuple):
@@ -70,7 +75,27 @@ def bind(
 
 
 def _bind(rule: parsed.Rule, targets: tuple[tuple[parsed.Ref, Target], ...]) -> Bound:
-    return Bound(rule=rule, targets=dict(targets))
+    by_ref = dict(targets)
+    uses = {
+        (destination.ref.key, (port, destination.labels))
+        for route in rule.routes
+        for destination in route.destinations
+        for port in possible_ports(destination, by_ref[destination.ref])
+    }
+    return Bound(rule=rule, targets=by_ref, uses=tuple(sorted(uses)))
+
+
+def routable_ports(service: registry.Service) -> tuple[registry.Port, ...]:
+    """The ports that a destination may name; a rule that does says itself that HTTP is spoken."""
+    return tuple(port for port in service.ports if port.protocol != registry.AppProtocol.UDP)
+
+
+def possible_ports(destination: parsed.Destination, target: Target) -> tuple[int, ...]:
+    """The ports of a service that a destination may mean, wherever requests are routed; sorted."""
+    if not isinstance(target, registry.Service) or target.external_name is not None:
+        return ()
+    numbers = {port.number for port in routable_ports(target)}
+    return tuple(sorted(numbers if destination.port is None else numbers & {destination.port}))
 
 
 def attach(
