@@ -31,7 +31,7 @@ def text(metrics: Iterable[Metric]) -> str:
         lines.append(f"# TYPE {metric.name} {metric.kind}")
         for value, number in metric.values.items():
             label = f'{{{metric.label}="{_escape(value, quote=True)}"}}' if metric.label else ""
-            lines.append(f"{metric.name}{label} {number:g}")
+            lines.append(f"{metric.name}{label} {repr(float(number)).removesuffix('.0')}")
     return "".join(f"{line}\n" for line in lines)
 
 
