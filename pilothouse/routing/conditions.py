@@ -29,7 +29,7 @@ NO_ENDPOINTS = "NoEndpoints"
 """A warning: True when a label set selects no endpoint, not even one that is not ready."""
 
 Shadows = tuple[tuple[str, routes.Shadow], ...]
-"""Matches that no request reaches, with the virtual host where that is so."""
+"""Matches that no request reaches, with the host and port where that is so."""
 Conditions = tuple[objects.Condition, ...]
 
 
@@ -246,9 +246,9 @@ def _no_endpoints(barren: tuple[Labelled, ...]) -> Conditions:
 def _shadowed(shadows: Shadows) -> Conditions:
     return _conflicted(
         tuple(
-            f"spec.http[{shadow.route}] (match {shadow.match}) is never reached at {host}: "
+            f"spec.http[{shadow.route}] (match {shadow.match}) is never reached at {place}: "
             f"{shadow.winner} takes these requests first"
-            for host, shadow in shadows
+            for place, shadow in sorted(shadows, key=lambda one: (one[1], one[0]))
         ),
         reason="Shadowed",
     )

@@ -91,7 +91,7 @@ class Gateways:
     clusters: tuple[plan.Cluster, ...]
     route_configurations: tuple[plan.RouteConfiguration, ...]
     shadows: tuple[tuple[str, routes.Shadow], ...]
-    """Matches that no request reaches, with the host."""
+    """Matches that no request reaches, with HOST:PORT."""
 
 
 def gateways(
@@ -110,9 +110,15 @@ def gateways(
     """
     configurations = []
     hosts: list[routes.Host] = []
+    shadows: list[tuple[str, routes.Shadow]] = []
     for port in open_ports(served)[0]:
         found = _hosts(memo, port)
         hosts += found
+        shadows += [
+            (f"{host.virtual_host.name}:{port.port}", shadow)
+            for host in found
+            for shadow in host.routed.shadows
+        ]
         virtual_hosts = tuple([_in_scope(memo, port.port, host, scoped) for host in found])
         configurations.append(
             memo.leaf(_route_configuration, port.port, names.gateway(port.port), virtual_hosts)
@@ -120,9 +126,7 @@ def gateways(
     return Gateways(
         clusters=_clusters(memo, hosts, directory, scoped),
         route_configurations=tuple(configurations),
-        shadows=tuple(
-            (host.virtual_host.name, shadow) for host in hosts for shadow in host.routed.shadows
-        ),
+        shadows=tuple(shadows),
     )
 
 
