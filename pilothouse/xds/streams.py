@@ -213,20 +213,28 @@ class Stream(abc.ABC):
         """Make the first step to the target the one to deliver."""
         if self.target is None:
             return
+        if self._gated():
+            self._enter(self._first_step(self.target))
+        else:
+            self._enter(self.target)
+        self._advance()
+
+    def _first_step(self, target: resources.Snapshot) -> resources.Snapshot:
         refused = any(
             state.type.gated and state.refused is not None for state in self._states.values()
         )
         # What was refused is no step that was reached: a bad cluster must not stay in the union.
         base = self._settled if refused else self.current
-        step = self.target
-        if base is not resources.Snapshot.EMPTY and self._gated():
-            step = transition.next_step(base, self.target)
+        if base is resources.Snapshot.EMPTY:
+            return target
+        step = transition.next_step(base, target)
+        if refused:
             drops = resources.diff(base, step, types.CLUSTER.type_url).removed
-            if drops and not self._holds_users(base):
-                # First what may refer to those clusters, then `_advance` goes on from there.
-                step = base
-        self._enter(step)
-        self._advance()
+            ready = not drops or self._holds_users(base)
+        else:
+            ready = self._reached() or transition.only_adds(base, step)
+        # If not, `_advance` goes on from there.
+        return step if ready else transition.hold(base, target)
 
     def _holds_users(self, view: resources.Snapshot) -> bool:
         """True when the client has acknowledged this view's listeners and routes."""

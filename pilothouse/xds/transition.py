@@ -32,6 +32,8 @@ _UPPER = _GATED - {_CLUSTER}
 class _Step(enum.Enum):
     """What an intermediate snapshot takes from the target; leaves are of both in each."""
 
+    HOLD = enum.auto()
+    """Clusters, listeners and routes of before."""
     ADD = enum.auto()
     """Clusters of both; listeners and routes of before."""
     USE = enum.auto()
@@ -43,18 +45,43 @@ class _Step(enum.Enum):
 _Steps = weakref.WeakKeyDictionary[
     resources.Snapshot, weakref.WeakKeyDictionary[resources.Snapshot, resources.Snapshot | None]
 ]
-_memo: _Steps = weakref.WeakKeyDictionary()
+_next: _Steps = weakref.WeakKeyDictionary()
+_holds: _Steps = weakref.WeakKeyDictionary()
 
 
 def next_step(current: resources.Snapshot, target: resources.Snapshot) -> resources.Snapshot:
-    """The next snapshot on the way; ``target`` itself when it is the last step."""
+    """The next snapshot on the way; ``target`` itself when it is the last step.
+
+    Only to be gone when ``current`` was acknowledged, unless it `only_adds`.
+    """
     if current is target:
         return target
-    per_target = _memo.setdefault(current, weakref.WeakKeyDictionary())
+    per_target = _next.setdefault(current, weakref.WeakKeyDictionary())
     if target not in per_target:
         per_target[target] = _intermediate(current, target)
     # None stands for the target: were it a value here, it would keep its own key alive.
     return per_target[target] or target
+
+
+def hold(current: resources.Snapshot, target: resources.Snapshot) -> resources.Snapshot:
+    """The step to wait at until ``current`` is acknowledged: it, with the newest of the leaves."""
+    per_target = _holds.setdefault(current, weakref.WeakKeyDictionary())
+    step = per_target.get(target)
+    if step is None:
+        step = per_target[target] = _mix(current, target, _Step.HOLD)
+    return step
+
+
+def only_adds(current: resources.Snapshot, step: resources.Snapshot) -> bool:
+    """True if a step fits whatever the client holds on the way to ``current``.
+
+    It takes nothing away, and listeners and routes stay.
+    """
+    return not (
+        any(resources.diff(current, step, url) for url in _UPPER)
+        or resources.diff(current, step, _CLUSTER).removed
+        or _loses_leaves(current, step)
+    )
 
 
 def _intermediate(
@@ -118,7 +145,9 @@ def _mixed_type(
 ) -> Iterable[resources.Resource]:
     old, new = before.resources(url), after.resources(url)
     if url in _UPPER:
-        return (old if step is _Step.ADD else new).values()
+        return (old if step in {_Step.HOLD, _Step.ADD} else new).values()
+    if url == _CLUSTER and step is _Step.HOLD:
+        return old.values()
     if url == _CLUSTER and step is _Step.DROP:
         return new.values()
     return {**old, **new}.values()

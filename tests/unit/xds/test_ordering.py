@@ -177,6 +177,33 @@ def test_p50_clusters_stay_while_routes_are_in_flight(peer):
     assert peer.stream.in_sync
 
 
+def test_p50_a_newer_target_does_not_jump_the_queue(peer):
+    """Routes wait for the clusters of the step before, however often the target is replaced."""
+    _started(peer, _mesh("x"), "x")
+    peer.stream.update(_mesh("y"))
+    clusters = peer.read_one()
+    for _ in range(3):
+        peer.stream.update(_mesh("y"))
+        assert peer.read() == []
+    peer.ask(EDS, "y")
+    assert peer.read_one().resources == {"y": body("y")}
+    peer.answer(clusters)
+    assert peer.read_one().resources == {"r": body("r", "y")}
+
+
+def test_p50_endpoints_do_not_wait_for_the_step(peer):
+    """Newer endpoints go out while clusters are not acknowledged; old ones stay as long."""
+    _started(peer, _mesh("x"), "x")
+    peer.stream.update(_mesh("y"))
+    peer.read_one()
+    newer = list(_mesh("z").layers[0])
+    peer.stream.update(snapshot(*newer, cluster("y"), resource(EDS, "y", "2")))
+    assert peer.read() == []
+    peer.ask(EDS, "y")
+    assert peer.read_one().resources == {"y": body("y", "2")}
+    assert peer.stream.current.get(EDS, "x") is not None
+
+
 def test_p50_a_first_refusal_does_not_take_listeners_away(peer):
     """One bad cluster at the start, and the next target still holds what was accepted."""
     peer.ask(CDS)
