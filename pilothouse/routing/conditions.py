@@ -10,6 +10,7 @@ from pilothouse.config import objects
 from pilothouse.model import keys
 from pilothouse.model import services as registry
 from pilothouse.routing import (
+    actions,
     catalogue,
     clusters,
     endpoints,
@@ -206,7 +207,7 @@ def _route_problems(
     if not route.destinations and route.redirect is None:
         for site, fact in sites:
             if site.itself is None and not (site.egress_only and fact.has_exit):
-                missing = routes.no_itself(site)
+                missing = actions.no_itself(site)
                 yield _Problem(missing.reason, f"{field}: {missing.message}")
     for position, destination in enumerate(route.destinations):
         target = bound.targets.get(destination.ref)

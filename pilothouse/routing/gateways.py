@@ -150,7 +150,7 @@ def _hosts(memo: memory.Memo, port: OpenPort) -> list[routes.Host]:
     for host in sorted(by_host):
         slot = (port.port, host)
         bound = tuple(by_host[host].values())
-        routed = memo.leaf(routes.route_host, slot, site, (), bound)
+        routed = memo.group(routes.route_host, slot, site, (), bound)
         sources = tuple(sorted(origins[host]))
         found.append(memo.leaf(routes.host, slot, host, (host,), routed, sources))
     return found

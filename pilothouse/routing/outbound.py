@@ -105,7 +105,7 @@ def _service_hosts(
     for entry in entries:
         for http in entry.ports:
             attached = rules.at_port(producers.get(http.ref, ()), http.number)
-            routed = memo.leaf(routes.route_host, http.host, http.site, (), attached)
+            routed = memo.group(routes.route_host, http.host, http.site, (), attached)
             found.append(memo.leaf(_service_host, http.host, entry, http, routed, domain))
     return tuple(found)
 
@@ -154,7 +154,7 @@ def _external_hosts(
             domains = catalogue.external_domains(claims.hosts[key], port=http.number)
             if domains:
                 bound = rules.at_port(attached.get(http.ref, ()), http.number)
-                routed = memo.leaf(routes.route_host, http.host, http.site, (), bound)
+                routed = memo.group(routes.route_host, http.host, http.site, (), bound)
                 found.append(
                     memo.leaf(routes.host, http.host, http.host, domains, routed, external.origins)
                 )
@@ -237,7 +237,7 @@ def _consumer_hosts(
             host = shared.by_name.get(http.host)
             if ours and host is not None:
                 bound = rules.at_port(theirs, http.number)
-                routed = memo.leaf(routes.route_host, http.host, http.site, ours, bound)
+                routed = memo.group(routes.route_host, http.host, http.site, ours, bound)
                 external = directory.claims.externals[ref.key] if ref.external else None
                 found[http.host] = memo.leaf(
                     routes.host,

@@ -9,12 +9,16 @@ position of the route and of the match.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pilothouse.model import keys
 from pilothouse.model import services as registry
-from pilothouse.routing import catalogue, parsed, plan, resolving, rules
+from pilothouse.routing import actions, catalogue, parsed, plan, rules
+from pilothouse.routing import memo as memory
+
+_CONSUMER = 0
+_PRODUCER = 1
 
 
 class Shadow(NamedTuple):
@@ -42,190 +46,140 @@ class Routed:
 
 
 class _Candidate(NamedTuple):
+    """A route among those of other rules."""
+
     order: tuple[object, ...]
     tier: int
-    bound: rules.Bound
-    route: parsed.RuleRoute
-    match: parsed.Match
-    position: int
+    rule: keys.ObjectKey
+    route: int
+    match: int
+    planned: plan.Route
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiled:
+    """One rule at one site."""
+
+    candidates: tuple[_Candidate, ...]
+    uses: tuple[tuple[plan.ClusterKey, bool], ...]
+    """The clusters that it sends to, and whether each is there for the sake of rules only."""
+    origins: plan.Origins
 
 
 def route_host(
-    site: catalogue.Site, consumers: tuple[rules.Bound, ...], producers: tuple[rules.Bound, ...]
+    memo: memory.Memo,
+    site: catalogue.Site,
+    consumers: tuple[rules.Bound, ...],
+    producers: tuple[rules.Bound, ...],
 ) -> Routed:
     """Merge the rules of a host.
 
     Args:
+        memo: Remembers each rule here: a host may have thousands.
         site: Where this is.
         consumers: Rules from outside the parent's namespace; empty for clients that have none.
         producers: Rules that speak to all clients, or all rules at a gateway.
     """
-    itself = _itself(site, producers)
-    candidates = sorted(
-        [*_candidates(0, consumers), *_candidates(1, producers)],
-        key=lambda candidate: candidate.order,
-    )
-    actions: dict[str, plan.Action] = {}
-    routes = []
-    for candidate in candidates:
-        name = candidate.route.name
-        if name not in actions:
-            actions[name] = action(candidate.bound, candidate.route, site=site, itself=itself)
-        routes.append(
-            plan.Route(
-                name=name,
-                match=candidate.match.match,
-                action=actions[name],
-                origins=candidate.bound.rule.origins,
-            )
-        )
+    itself = actions.itself(site, producers)
+    compiled = [
+        memo.leaf(_compile, (tier, bound.rule.key), tier, bound, site, itself)
+        for tier, bounds in ((_CONSUMER, consumers), (_PRODUCER, producers))
+        for bound in bounds
+    ]
+    candidates = [candidate for one in compiled for candidate in one.candidates]
+    candidates.sort(key=_order)
+    routes = [candidate.planned for candidate in candidates]
+    uses, extra = _uses(compiled, site)
     if site.fallback is not None:
         routes.append(site.fallback)
-    uses = _uses(routes)
-    services = {
-        ref.key: target
-        for bound in (*consumers, *producers)
-        for ref, target in bound.targets.items()
-        if not ref.external
-    }
     return Routed(
         routes=tuple(routes),
-        uses=tuple(uses),
-        extra=tuple(item for item in uses.items() if _is_extra(item[0], site, services)),
-        shadows=_shadows(candidates, tier=0 if consumers else 1),
-        origins=merge_origins(*(route.origins for route in routes)),
+        uses=tuple(sorted(uses, key=cluster_order)),
+        extra=tuple((key, extra[key]) for key in sorted(extra, key=cluster_order)),
+        shadows=_shadows(candidates, tier=_CONSUMER if consumers else _PRODUCER),
+        origins=merge_origins(
+            *(one.origins for one in compiled), site.fallback.origins if site.fallback else ()
+        ),
     )
 
 
-def _candidates(tier: int, bound: tuple[rules.Bound, ...]) -> list[_Candidate]:
-    return [
-        _Candidate(
-            order=(
-                tier,
-                -one.rule.priority,
-                match.precedence,
-                parsed.seniority(one.rule),
-                route.position,
-                position,
-            ),
-            tier=tier,
-            bound=one,
-            route=route,
-            match=match,
-            position=position,
-        )
-        for one in bound
-        for route in one.rule.routes
-        for position, match in enumerate(route.matches)
-    ]
+def _order(candidate: _Candidate) -> tuple[object, ...]:
+    return candidate.order
 
 
-def action(
+def _compile(
+    tier: int,
     bound: rules.Bound,
-    route: parsed.RuleRoute,
-    *,
     site: catalogue.Site,
     itself: tuple[plan.WeightedCluster, ...],
-) -> plan.Action:
-    """What happens to a route's requests; what leads nowhere keeps its share, and fails."""
-    if route.redirect is not None:
-        return route.redirect
-    if not route.destinations:
-        shares, missing = itself, [] if itself else [no_itself(site)]
-    else:
-        shares, missing = _shares(bound, route, site)
-    if any(share.cluster is not None for share in shares):
-        return plan.Forward(clusters=shares, timeout_ms=route.timeout_ms, retry=route.retry)
-    # The Gateway API answers 500 for a reference that leads nowhere, Ingress controllers 503.
-    status = 503 if bound.rule.from_ingress else max((one.status for one in missing), default=500)
-    # Strangers at a gateway need not know how the mesh is built.
-    text = "; ".join(dict.fromkeys(one.message for one in missing))
-    body = "" if site.gateway else f"{route.name}: {text or 'no destination has weight'}"
-    return plan.DirectResponse(status=status, body=body)
+) -> _Compiled:
+    rule = bound.rule
+    candidates = []
+    used: dict[plan.ClusterKey, bool] = {}
+    for route in rule.routes:
+        action = actions.action(bound, route, site=site, itself=itself)
+        for share in action.clusters if isinstance(action, plan.Forward) else ():
+            if share.cluster is not None:
+                used[share.cluster] = _is_extra(share.cluster, site, bound)
+        for position, match in enumerate(route.matches):
+            order = (
+                tier,
+                -rule.priority,
+                match.precedence,
+                parsed.seniority(rule),
+                route.position,
+                position,
+            )
+            planned = plan.Route(
+                name=route.name, match=match.match, action=action, origins=rule.origins
+            )
+            candidates.append(_Candidate(order, tier, rule.key, route.position, position, planned))
+    return _Compiled(candidates=tuple(candidates), uses=tuple(used.items()), origins=rule.origins)
 
 
-def no_itself(site: catalogue.Site) -> resolving.Unresolved:
-    """Why a route without destinations has nowhere to go."""
-    if site.egress_only:
-        text = "no route to the egress gateway exists, so requests have nowhere to go"
-        return resolving.Unresolved(reason="BackendNotFound", message=text, status=503)
-    text = "a route of a gateway needs destinations or a redirect"
-    return resolving.Unresolved(reason="BackendNotFound", message=text)
+def _is_extra(key: plan.ClusterKey, site: catalogue.Site, bound: rules.Bound) -> bool:
+    """Tell whether the cluster is not there anyway, as those of all HTTP ports of services are."""
+    if key.external or key.labels:
+        return True
+    if key == site.itself or key.service is None:
+        return False
+    service = bound.targets.get(parsed.Ref(external=False, key=key.service))
+    ports = service.ports if isinstance(service, registry.Service) else ()
+    return not any(port.number == key.port and port.protocol.is_http for port in ports)
 
 
-def _shares(
-    bound: rules.Bound, route: parsed.RuleRoute, site: catalogue.Site
-) -> tuple[tuple[plan.WeightedCluster, ...], list[resolving.Unresolved]]:
-    weights: dict[plan.ClusterKey | None, int] = {}
-    missing = []
-    for destination in route.destinations:
-        if destination.weight == 0:
-            continue
-        found = resolving.resolve(destination, bound.targets.get(destination.ref), site)
-        key = found if isinstance(found, plan.ClusterKey) else None
-        if isinstance(found, resolving.Unresolved):
-            missing.append(found)
-        weights[key] = weights.get(key, 0) + destination.weight
-    shares = tuple(
-        plan.WeightedCluster(cluster=key, weight=weight) for key, weight in weights.items()
-    )
-    return shares, missing
-
-
-def _itself(
-    site: catalogue.Site, producers: tuple[rules.Bound, ...]
-) -> tuple[plan.WeightedCluster, ...]:
-    """Where a route without destinations sends.
-
-    Behind the egress gateway that is where the rule sends which was derived from the external
-    service itself, so that a rule about timeouts does not have to know the way out.
-    """
-    if site.itself is not None:
-        return (plan.WeightedCluster(cluster=site.itself, weight=1),)
-    for bound in producers if site.egress_only else ():
-        if site.parent in bound.rule.origins:
-            for route in bound.rule.routes:
-                shares, missing = _shares(bound, route, site)
-                if shares and not missing:
-                    return shares
-    return ()
+def _uses(
+    compiled: list[_Compiled], site: catalogue.Site
+) -> tuple[set[plan.ClusterKey], dict[plan.ClusterKey, plan.Origins]]:
+    """The clusters that routes send to; and those for the sake of rules, with these rules."""
+    uses: set[plan.ClusterKey] = set()
+    extra: dict[plan.ClusterKey, plan.Origins] = {}
+    for one in compiled:
+        for key, is_extra in one.uses:
+            uses.add(key)
+            if is_extra:
+                extra[key] = merge_origins(extra.get(key, ()), one.origins)
+    if site.fallback is not None and site.itself is not None:
+        uses.add(site.itself)
+        if site.itself.external:
+            before = extra.get(site.itself, ())
+            extra[site.itself] = merge_origins(before, site.fallback.origins)
+    return uses, extra
 
 
 def _shadows(candidates: list[_Candidate], *, tier: int) -> tuple[Shadow, ...]:
     first: dict[plan.RouteMatch, keys.ObjectKey] = {}
+    catch_all: keys.ObjectKey | None = None
     shadows = []
-    for candidate in candidates:
-        match, key = candidate.match.match, candidate.bound.rule.key
-        winner = first.get(parsed.ANYTHING) or first.get(match)
+    for one in candidates:
+        match = one.planned.match
+        winner = catch_all or first.get(match)
         if winner is None:
-            first[match] = key
-        elif candidate.tier == tier:
-            shadows.append(Shadow(key, candidate.route.position, candidate.position, winner))
+            first[match] = one.rule
+            catch_all = one.rule if match == parsed.ANYTHING else None
+        elif one.tier == tier:
+            shadows.append(Shadow(one.rule, one.route, one.match, winner))
     return tuple(shadows)
-
-
-def _uses(routes: Iterable[plan.Route]) -> Mapping[plan.ClusterKey, plan.Origins]:
-    """The clusters that routes send to, with what these routes come from."""
-    found: dict[plan.ClusterKey, plan.Origins] = {}
-    for route in routes:
-        if isinstance(route.action, plan.Forward):
-            for share in route.action.clusters:
-                if share.cluster is not None:
-                    before = found.get(share.cluster, ())
-                    found[share.cluster] = merge_origins(before, route.origins)
-    return {key: found[key] for key in sorted(found, key=cluster_order)}
-
-
-def _is_extra(
-    key: plan.ClusterKey, site: catalogue.Site, services: Mapping[keys.ServiceKey, rules.Target]
-) -> bool:
-    """Tell whether the cluster is not there anyway, as those of all HTTP ports of services are."""
-    if key.external or key.labels:
-        return True
-    service = services.get(key.service) if key.service else None
-    if key == site.itself or not isinstance(service, registry.Service):
-        return False
-    return not any(port.number == key.port and port.protocol.is_http for port in service.ports)
 
 
 def cluster_order(key: plan.ClusterKey) -> tuple[object, ...]:

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to the requests of a route: where they go, by weight, or how they are answered."""
+
+from __future__ import annotations
+
+from pilothouse.routing import catalogue, parsed, plan, resolving, rules
+
+
+def action(
+    bound: rules.Bound,
+    route: parsed.RuleRoute,
+    *,
+    site: catalogue.Site,
+    itself: tuple[plan.WeightedCluster, ...],
+) -> plan.Action:
+    """What happens to a route's requests; what leads nowhere keeps its share, and fails."""
+    if route.redirect is not None:
+        return route.redirect
+    if not route.destinations:
+        shares, missing = itself, [] if itself else [no_itself(site)]
+    else:
+        shares, missing = _shares(bound, route, site)
+    if any(share.cluster is not None for share in shares):
+        return plan.Forward(clusters=shares, timeout_ms=route.timeout_ms, retry=route.retry)
+    # The Gateway API answers 500 for a reference that leads nowhere, Ingress controllers 503.
+    status = 503 if bound.rule.from_ingress else max((one.status for one in missing), default=500)
+    # Strangers at a gateway need not know how the mesh is built.
+    text = "; ".join(dict.fromkeys(one.message for one in missing))
+    body = "" if site.gateway else f"{route.name}: {text or 'no destination has weight'}"
+    return plan.DirectResponse(status=status, body=body)
+
+
+def no_itself(site: catalogue.Site) -> resolving.Unresolved:
+    """Why a route without destinations has nowhere to go."""
+    if site.egress_only:
+        text = "no route to the egress gateway exists, so requests have nowhere to go"
+        return resolving.Unresolved(reason="BackendNotFound", message=text, status=503)
+    text = "a route of a gateway needs destinations or a redirect"
+    return resolving.Unresolved(reason="BackendNotFound", message=text)
+
+
+def _shares(
+    bound: rules.Bound, route: parsed.RuleRoute, site: catalogue.Site
+) -> tuple[tuple[plan.WeightedCluster, ...], list[resolving.Unresolved]]:
+    weights: dict[plan.ClusterKey | None, int] = {}
+    missing = []
+    for destination in route.destinations:
+        if destination.weight == 0:
+            continue
+        found = resolving.resolve(destination, bound.targets.get(destination.ref), site)
+        key = found if isinstance(found, plan.ClusterKey) else None
+        if isinstance(found, resolving.Unresolved):
+            missing.append(found)
+        weights[key] = weights.get(key, 0) + destination.weight
+    shares = tuple(
+        plan.WeightedCluster(cluster=key, weight=weight) for key, weight in weights.items()
+    )
+    return shares, missing
+
+
+def itself(
+    site: catalogue.Site, producers: tuple[rules.Bound, ...]
+) -> tuple[plan.WeightedCluster, ...]:
+    """Where a route without destinations sends.
+
+    Behind the egress gateway that is where the rule sends which was derived from the external
+    service itself, so that a rule about timeouts does not have to know the way out.
+    """
+    if site.itself is not None:
+        return (plan.WeightedCluster(cluster=site.itself, weight=1),)
+    for bound in producers if site.egress_only else ():
+        if site.parent in bound.rule.origins:
+            for route in bound.rule.routes:
+                shares, missing = _shares(bound, route, site)
+                if shares and not missing:
+                    return shares
+    return ()
