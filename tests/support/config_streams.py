@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pilothouse.adapters.rpc import (
     backoff,
     config_source,
-    publisher,
     services,
     serving,
     streams,
@@ -103,11 +102,14 @@ class Source:
 
 @contextlib.asynccontextmanager
 async def serve(
-    host: Source | publisher.ConfigPublisher, address: serving.Address = LOCAL
+    host: streams.StreamHost,
+    address: serving.Address = LOCAL,
+    *,
+    options: serving.GrpcOptions | None = None,
 ) -> AsyncIterator[serving.Address]:
     """Serve a host's streams inside the block; the value is the address."""
     xds = streams.XdsServer(host)
-    server = serving.GrpcServer()
+    server = serving.GrpcServer(options=options or serving.GrpcOptions())
     xds.add_to(server)
     port = server.bind(address, setting="the test's address")
     async with server.running(grace=0.1):
@@ -158,5 +160,5 @@ async def read(
         yield reader
     finally:
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        await asyncio.wait([task])
+        assert task.cancelled(), task  # whatever ended it before is the test's business

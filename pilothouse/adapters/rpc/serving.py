@@ -221,7 +221,10 @@ def stop_signals() -> Iterator[asyncio.Event]:
 
 
 def run_program(main: Callable[[], Coroutine[Any, Any, None]]) -> int:
-    """Run `main` on uvloop and return the exit code: 0, or 1 with the reason in the log."""
+    """Run `main` on uvloop and return the exit code: 0, or 1 with the reason in the log.
+
+    KeyboardInterrupt and SystemExit pass through.
+    """
     # gRPC's C part logs in a format of its own; what matters of it reaches us as exceptions.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     exit_code = 0
@@ -232,6 +235,9 @@ def run_program(main: Callable[[], Coroutine[Any, Any, None]]) -> int:
         exit_code = 1
         for error in _leaves(group):
             _LOG.error("cannot run", reason=str(error))
+    except* Exception:  # noqa: BLE001 - it ends the program, told in the log's own form
+        exit_code = 1
+        _LOG.exception("failed")
     return exit_code
 
 

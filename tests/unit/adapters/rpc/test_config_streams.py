@@ -6,9 +6,11 @@ import pytest
 
 from pilothouse.adapters.rpc import backoff, config_source, publisher, serving, trace_metadata
 from pilothouse.api.config.v1alpha1 import external_service_pb2, route_rule_pb2
+from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
 from pilothouse.api.status.v1alpha1 import status_pb2
 from pilothouse.config import codec, objects, schema, status
 from pilothouse.model import keys
+from pilothouse.xds import streams as xds_streams
 from pilothouse.xds import types
 from tests.support import config_streams
 from tests.support.agent import free_port
@@ -137,6 +139,52 @@ async def test_reader_comes_before_the_source_and_survives_it():
         changed.publish([external("b")])
         async with config_streams.serve(changed, address):
             await eventually(lambda: reader.names == ["ExternalService/default/b"])
+
+
+async def test_aged_connection_is_renewed_and_nothing_resent():
+    """A server that ends connections by age is asked again at once, for what changed only."""
+    source = publisher.ConfigPublisher()
+    source.publish([external("a")])
+    options = serving.GrpcOptions(max_connection_age=0.2, max_connection_age_grace=0.05)
+    async with (
+        config_streams.serve(source, options=options) as address,
+        config_streams.read(address) as reader,
+    ):
+        await eventually(lambda: reader.names)
+        (first,) = source.subscribers
+        await eventually(lambda: source.subscribers and source.subscribers[0].peer != first.peer)
+        source.publish([external("a"), external("b")])
+        await eventually(lambda: len(reader.names) == 2)
+        assert source.resources_sent == 2
+
+
+class Liar(config_streams.Source):
+    """A source that answers with a type nobody asked for."""
+
+    def opened(self, session):
+        super().opened(session)
+        session.stream.poll = self._lie
+
+    def _lie(self):
+        if self.sent_sizes:
+            return None
+        body = discovery_pb2.DeltaDiscoveryResponse(type_url="type.googleapis.com/what")
+        return xds_streams.Response(
+            type_url=body.type_url,
+            nonce="1",
+            version="1",
+            body=body.SerializeToString(),
+            resources=0,
+        )
+
+
+async def test_source_that_breaks_the_protocol_is_left_and_tried_again():
+    """An answer nobody asked for ends the stream; the reader says why, and connects anew."""
+    source = Liar()
+    async with config_streams.serve(source) as address, config_streams.read(address) as reader:
+        await eventually(lambda: "type.googleapis.com/what" in reader.client.error)
+        await eventually(lambda: source.sessions)
+        assert not reader.client.current().synced
 
 
 BROKEN = codec.Encoded(

@@ -155,5 +155,15 @@ def test_program_that_cannot_start_exits_with_one(capfd):
     assert "the port is in use" in "".join(capfd.readouterr())
 
 
+def test_program_that_fails_exits_with_one(capfd):
+    """Any other exception is told with its traceback, and the exit code is 1."""
+
+    async def main():
+        raise KeyError("a mistake")
+
+    assert serving.run_program(main) == 1
+    assert "a mistake" in "".join(capfd.readouterr())
+
+
 def _channel(port):
     return grpc.aio.insecure_channel(f"127.0.0.1:{port}")
