@@ -32,6 +32,8 @@ NO_ENDPOINTS = "NoEndpoints"
 Shadows = tuple[tuple[str, routes.Shadow], ...]
 """Matches that no request reaches, with the host and port where that is so."""
 Conditions = tuple[objects.Condition, ...]
+Labelled = tuple[keys.ServiceKey, keys.Labels]
+"""A service, and labels of the endpoints that count."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ class ParentFact:
 
 
 def all_conditions(
-    memo: memory.Memo, findings: Findings, known: endpoints.Endpoints
+    memo: memory.Memo, findings: Findings, barren: frozenset[Labelled]
 ) -> Mapping[keys.ObjectKey, Conditions]:
     """The conditions of every object of the kinds that are about routing, in key order."""
     shadows: dict[keys.ObjectKey, list[tuple[str, routes.Shadow]]] = {}
@@ -67,15 +69,16 @@ def all_conditions(
         shadows.setdefault(one[1].loser, []).append(one)
     found: dict[keys.ObjectKey, Conditions] = {}
     for key, bound in findings.bound.items():
-        parents = tuple(_parent(findings, parent) for parent in bound.rule.parents)
-        barren = _barren(memo, _labelled(bound.rule), known)
+        parents = tuple([_parent(findings, parent) for parent in bound.rule.parents])
+        empty = tuple([one for one in _labelled(bound.rule) if one in barren]) if barren else ()
         shadowed = tuple(shadows.get(key, ()))
-        found[key] = memo.leaf(rule_conditions, key, bound, parents, barren, shadowed)
+        found[key] = memo.leaf(rule_conditions, key, bound, parents, empty, shadowed)
     for policy in findings.objects.policies:
         exists = policy.service in findings.directory.mesh.entries
         winner = findings.directory.policies.losers.get(policy.key)
-        barren = _barren(memo, ((policy.service, policy.labels),) if exists else (), known)
-        found[policy.key] = memo.leaf(policy_conditions, policy.key, policy, exists, winner, barren)
+        labelled = (policy.service, policy.labels)
+        empty = (labelled,) if exists and labelled in barren else ()
+        found[policy.key] = memo.leaf(policy_conditions, policy.key, policy, exists, winner, empty)
     for external in findings.objects.externals:
         lost = findings.directory.claims.lost.get(external.key, ())
         found[external.object] = _conflicted(lost)
@@ -100,9 +103,6 @@ def _parent(findings: Findings, parent: parsed.Parent) -> ParentFact:
     return ParentFact(exists=ports is not None, ports=ports or (), has_exit=not closed)
 
 
-Labelled = tuple[keys.ServiceKey, keys.Labels]
-
-
 def _labelled(rule: parsed.Rule) -> tuple[Labelled, ...]:
     found = {
         (destination.ref.key, destination.labels)
@@ -113,18 +113,41 @@ def _labelled(rule: parsed.Rule) -> tuple[Labelled, ...]:
     return tuple(sorted(found))
 
 
+Wanted = tuple[tuple[keys.ServiceKey, tuple[keys.Labels, ...]], ...]
+"""Services with the label sets that objects name, sorted."""
+
+
+def wanted(found: parsing.Objects) -> Wanted:
+    """All label sets that rules and policies name."""
+    by_service: dict[keys.ServiceKey, set[keys.Labels]] = {}
+    for rule in found.rules:
+        for service, labels in _labelled(rule):
+            by_service.setdefault(service, set()).add(labels)
+    for policy in found.policies:
+        if policy.labels:
+            by_service.setdefault(policy.service, set()).add(policy.labels)
+    return tuple((service, tuple(sorted(by_service[service]))) for service in sorted(by_service))
+
+
+def barren(memo: memory.Memo, wanted: Wanted, known: endpoints.Endpoints) -> frozenset[Labelled]:
+    """The label sets that select no endpoint, not even one that is not ready."""
+    found = [
+        memo.leaf(_barren, service, service, labels, known.get(service, ()))
+        for service, labels in wanted
+    ]
+    return frozenset(one for some in found for one in some)
+
+
 def _barren(
-    memo: memory.Memo, labelled: tuple[Labelled, ...], known: endpoints.Endpoints
+    service: keys.ServiceKey,
+    wanted: tuple[keys.Labels, ...],
+    candidates: tuple[registry.Endpoint, ...],
 ) -> tuple[Labelled, ...]:
     return tuple(
-        one
-        for one in labelled
-        if one[1] and not memo.leaf(_selects_any, one, one[1], known.get(one[0], ()))
+        (service, labels)
+        for labels in wanted
+        if not any(keys.selects(labels, one.labels) for one in candidates)
     )
-
-
-def _selects_any(labels: keys.Labels, candidates: tuple[registry.Endpoint, ...]) -> bool:
-    return any(keys.selects(labels, one.labels) for one in candidates)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

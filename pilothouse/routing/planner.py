@@ -255,7 +255,12 @@ class Mesh:
                 producers=self._attachments.producers,
                 shadows=self._shadows(),
             ),
-            self.state.endpoints,
+            self._asked.group(
+                findings.barren,
+                "",
+                self._asked.leaf(findings.wanted, "", self._objects),
+                self.state.endpoints,
+            ),
         )
 
     def _shadows(self) -> findings.Shadows:
