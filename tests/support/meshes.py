@@ -5,7 +5,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pilothouse.config import objects
+from pilothouse.config import codec, documents, objects, schema
+from pilothouse.kubernetes import services as manifests
 from pilothouse.model import keys, proxy, services
 from pilothouse.routing import plan, planner, state
 from tests.support import configs
@@ -44,15 +45,6 @@ def endpoint(address: str, number: int = 9080, name: str = "http", **parts: Any)
     version = parts.pop("version", None)
     labels = keys.labels(version=version) if version else ()
     return services.Endpoint(address=address, port=number, port_name=name, labels=labels, **parts)
-
-
-def objects_of(*documents: str) -> dict[keys.ObjectKey, objects.Config]:
-    """Config objects from YAML documents that leave the apiVersion out."""
-    found: dict[keys.ObjectKey, objects.Config] = {}
-    for text in documents:
-        for document in text.split("\n---\n"):
-            found |= configs.read_all(HEADER + document.lstrip("\n"))
-    return found
 
 
 def rule(name: str, spec: str, **meta: Any) -> dict[keys.ObjectKey, objects.Config]:
@@ -149,3 +141,26 @@ def condition(
     key = service_key(name)
     found = whole.conditions[keys.ObjectKey(kind, key.namespace, key.name)]
     return next((one for one in found if one.type == type_), None)
+
+
+def from_manifests(text: str, *more: Mapping[keys.ObjectKey, objects.Config]) -> planner.Mesh:
+    """The mesh of Services, EndpointSlices, Pods and config objects in YAML, planned."""
+    found, problems = documents.load(text, location="input.yaml")
+    registry, mistakes = manifests.registry_state(found)
+    assert (problems, mistakes) == ((), ())
+    config: dict[keys.ObjectKey, objects.Config] = {}
+    for document in found:
+        if document.manifest["apiVersion"] == schema.API_VERSION:
+            one, wrong = codec.from_manifest(document, source="test")
+            assert one is not None, wrong
+            config[one.key] = one
+    for some in more:
+        config.update(some)
+    return planner.Planner().update(
+        state.MeshState(
+            services=registry.services,
+            endpoints=registry.endpoints,
+            workloads=registry.workloads,
+            configs=dict(sorted(config.items())),
+        )
+    )

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from pilothouse.config import codec, documents, schema
-from pilothouse.kubernetes import services as manifests
 from pilothouse.model import keys, proxy
-from pilothouse.routing import plan, planner, state
-from tests.support import calls, golden
+from pilothouse.routing import plan
+from tests.support import calls, golden, meshes
 
 
 def shown(value: Any) -> Any:
@@ -40,34 +38,11 @@ def shown(value: Any) -> Any:
     return {type(value).__name__: found} if named else found
 
 
-def load(case: pathlib.Path) -> planner.Mesh:
-    """The mesh of a case's manifests and config objects."""
-    found, problems = documents.load(
-        (case / "input.yaml").read_text(encoding="utf-8"), location="input.yaml"
-    )
-    registry, mistakes = manifests.registry_state(found)
-    assert (problems, mistakes) == ((), ())
-    configs = {}
-    for document in found:
-        if document.manifest["apiVersion"] == schema.API_VERSION:
-            config, wrong = codec.from_manifest(document, source="test")
-            assert config is not None, wrong
-            configs[config.key] = config
-    return planner.Planner().update(
-        state.MeshState(
-            services=registry.services,
-            endpoints=registry.endpoints,
-            workloads=registry.workloads,
-            configs=dict(sorted(configs.items())),
-        )
-    )
-
-
 @pytest.mark.golden
 @pytest.mark.parametrize("case", golden.cases("routing"), ids=lambda case: case.name)
 def test_golden(case: pathlib.Path):
     """The plan of every proxy of the case, and the conditions of its objects."""
-    mesh = load(case)
+    mesh = meshes.from_manifests((case / "input.yaml").read_text(encoding="utf-8"))
     proxies = yaml.safe_load((case / "proxies.yaml").read_text(encoding="utf-8"))
     for name, node in proxies.items():
         of = proxy.Proxy(id=proxy.NodeId.parse(node), labels=keys.labels(app=name))
