@@ -220,9 +220,11 @@ class Stream(abc.ABC):
         self._advance()
 
     def _first_step(self, target: resources.Snapshot) -> resources.Snapshot:
-        refused = any(
-            state.type.gated and state.refused is not None for state in self._states.values()
-        )
+        refused = [
+            state
+            for state in self._states.values()
+            if state.type.gated and state.refused is not None
+        ]
         # What was refused is no step that was reached: a bad cluster must not stay in the union.
         base = self._settled if refused else self.current
         if base is resources.Snapshot.EMPTY:
@@ -233,8 +235,14 @@ class Stream(abc.ABC):
             ready = not drops or self._holds_users(base)
         else:
             ready = self._reached() or transition.only_adds(base, step)
-        # If not, `_advance` goes on from there.
-        return step if ready else transition.hold(base, target)
+        if not ready:
+            step = transition.hold(base, target)  # `_advance` goes on from there
+        if any(
+            state.stuck(base) and state.stuck(step) and not state.stuck(target) for state in refused
+        ):
+            # The way begins with what is refused, so it leads nowhere: straight on.
+            return target
+        return step
 
     def _holds_users(self, view: resources.Snapshot) -> bool:
         """True when the client has acknowledged this view's listeners and routes."""
@@ -269,7 +277,8 @@ class Stream(abc.ABC):
     def _advance(self) -> None:
         """Go on to the next step when the present one is acknowledged."""
         while self.target is not None and self._reached():
-            self._settled = self.current
+            if self._gated():
+                self._settled = self.current
             if self.current is self.target:
                 return
             self._enter(transition.next_step(self.current, self.target))
@@ -346,11 +355,12 @@ class Stream(abc.ABC):
         if refusal is None:
             state.acknowledge()
             return Acked(type_url=url, nonce=nonce)
-        state.refuse(refusal or "refused without a reason")
+        refusal = refusal or "refused without a reason"
+        state.refuse(refusal)
         if state.type.gated:
             # The way to the target may have gone on from what is refused now.
             self._route()
-        return Nacked(type_url=url, nonce=nonce, message=state.error)
+        return Nacked(type_url=url, nonce=nonce, message=refusal)
 
 
 def parse(kind: type[_T], request: bytes) -> _T:

@@ -169,12 +169,14 @@ class TypeState:
     def refuse(self, error: str) -> None:
         """Note that the outstanding response was refused."""
         self.outstanding = False
-        self.doubt |= self.sent
+        doubtful = {name for name in self.sent if self.subscription.covers(name)}
         if not self.partial:
-            self.refused = self.held
+            # Names that were dropped on the way leave nothing that is refused.
+            self.refused = self.held if doubtful or not self.sent else None
             self.held = self.acked
+        self.error = error if self.refused is not None else ""
+        self.doubt |= doubtful
         self.sent, self.partial = frozenset(), False
-        self.error = error
 
     def settle(self, view: resources.Snapshot) -> None:
         """Note that the client holds this view's content without being sent anything."""

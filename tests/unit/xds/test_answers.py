@@ -188,6 +188,18 @@ def test_p15_dropping_what_was_refused_ends_the_refusal(peer):
     assert _status(peer, EDS).error == ""
 
 
+def test_p14_a_first_response_that_is_refused_does_not_block_what_replaced_it(peer):
+    """A target that was there before the client, and was replaced before it answered."""
+    peer.stream.update(snapshot(cluster("a", "bad"), resource(EDS, "a")))
+    peer.ask(CDS)
+    peer.ask(LDS)
+    clusters = peer.read()[0]
+    peer.stream.update(snapshot())
+    peer.answer(clusters, refuse="bad")
+    replies = peer.read()
+    assert [(reply.type_url, reply.resources) for reply in replies] == [(CDS, {})]
+
+
 def test_p16_what_was_acknowledged_last_is_known_after_a_refusal(peer):
     """The truth after a refusal is the server's own record."""
     good = snapshot(cluster("a"))

@@ -177,6 +177,38 @@ def test_p50_clusters_stay_while_routes_are_in_flight(peer):
     assert peer.stream.in_sync
 
 
+def test_p50_a_refused_cluster_alone_keeps_the_rest_where_it_is(peer):
+    """Nothing else moves until there is another target."""
+    _started(peer, _mesh("x"), "x")
+    peer.stream.update(_mesh("bad"))
+    peer.answer(peer.read_one(), refuse="bad")
+    assert peer.read() == []
+
+
+def test_p50_a_route_that_is_refused_late_does_not_block_the_next(peer):
+    """Clusters were in force before routes were asked for; these are refused, then mended."""
+    peer.ask(CDS)
+    peer.ask(EDS, "x", "y")
+    peer.stream.update(_mesh("x"))
+    peer.settle()
+    peer.ask(RDS, "r")
+    peer.answer(peer.read_one(), refuse="bad")
+    peer.stream.update(_mesh("y"))
+    peer.settle()
+    assert peer.stream.in_sync
+
+
+def test_p15_what_is_refused_after_it_was_dropped_is_nobody_s(peer):
+    """The refusal crossed a change of mind, so there is nothing to wait for."""
+    peer.ask(EDS, "a")
+    peer.stream.update(snapshot(resource(EDS, "a", "bad")))
+    reply = peer.read_one()
+    peer.ask(EDS, drop=["a"], nonce="old")
+    peer.answer(reply, refuse="bad")
+    assert peer.read() == []
+    assert peer.stream.in_sync
+
+
 def test_p50_a_newer_target_does_not_jump_the_queue(peer):
     """Routes wait for the clusters of the step before, however often the target is replaced."""
     _started(peer, _mesh("x"), "x")
