@@ -14,7 +14,7 @@ def test_a_held_block_is_not_taken_twice() -> None:
     """The second one is told; once given back it is free again."""
     held = addresses.HeldBlock.take(NUMBER)
     try:
-        with pytest.raises(addresses.NoBlockError, match="127.211.0.0/16"):
+        with pytest.raises(addresses.NoBlockError, match=r"127\.211\.0\.0/16"):
             addresses.HeldBlock.take(NUMBER)
     finally:
         held.close()

@@ -52,7 +52,7 @@ def test_a_program_calls_through_its_sidecar() -> None:
 
 
 def test_a_pod_without_sidecar_keeps_its_fixed_address() -> None:
-    """A program outside the mesh is where its annotation says, and calls nobody through a sidecar."""
+    """A program outside the mesh is where its annotation says, and calls through no sidecar."""
     body = {
         "kind": "Pod",
         "metadata": {

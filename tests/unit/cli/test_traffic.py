@@ -24,7 +24,9 @@ def _tally(**answers: int) -> traffic.Tally:
     ],
 )
 def test_a_split_fits_within_chance(
-    answers: dict[str, int], asked: dict[str, float], fits: bool
+    answers: dict[str, int],
+    asked: dict[str, float],
+    fits: bool,  # noqa: FBT001 - a parametrised test is called by pytest
 ) -> None:
     """Shares may differ by chance, but nobody may answer who was not asked."""
     assert _tally(**answers).fits(asked) is fits
