@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from pilothouse.model import keys
 from pilothouse.xds import resources
@@ -36,7 +36,7 @@ class Position:
 
     target: resources.Snapshot
     types: tuple[TypePosition, ...]
-    """One for each subscribed type, sorted by type URL."""
+    """One for each subscribed type; may be left out when it is in sync."""
     in_sync: bool
 
 
@@ -49,9 +49,12 @@ class Counts:
     refused: int = 0
 
 
-def count(positions: Iterable[Position]) -> Mapping[keys.ObjectKey, Counts]:
-    """Count for every object that some proxy needs, in key order."""
-    groups = collections.Counter(positions)
+def count(groups: Mapping[Position, int]) -> Mapping[keys.ObjectKey, Counts]:
+    """Count for every object that some proxy needs, in key order.
+
+    Args:
+        groups: how many proxies are in each position.
+    """
     needed: collections.Counter[keys.ObjectKey] = collections.Counter()
     pending: collections.Counter[keys.ObjectKey] = collections.Counter()
     refused: collections.Counter[keys.ObjectKey] = collections.Counter()

@@ -77,16 +77,16 @@ class WaveBook:
 
     def __init__(self) -> None:
         """Begin with no wave."""
-        self._waves: dict[int, Wave] = {}
+        self._waves: dict[int, _Open] = {}
         self._number = 0
 
     def open(self, streams: Iterable[str], *, at: int) -> Wave:
         """Begin a wave to these streams; a wave to nobody is done at once and not kept."""
         self._number += 1
-        wave = Wave(number=self._number, started=at, pending=frozenset(streams))
-        if not wave.done:
+        wave = _Open(number=self._number, started=at, pending=set(streams))
+        if wave.pending:
             self._waves[wave.number] = wave
-        return wave
+        return wave.value()
 
     def settle(self, stream: str, outcome: ProxyOutcome) -> tuple[Wave, ...]:
         """Note what a stream answered, for every wave it is pending in.
@@ -96,16 +96,31 @@ class WaveBook:
         """
         finished = []
         for wave in [wave for wave in self._waves.values() if stream in wave.pending]:
-            now = dataclasses.replace(
-                wave, pending=wave.pending - {stream}, outcomes=(*wave.outcomes, outcome)
-            )
-            if now.done:
+            wave.pending.discard(stream)
+            wave.outcomes.append(outcome)
+            if not wave.pending:
                 del self._waves[wave.number]
-                finished.append(now)
-            else:
-                self._waves[wave.number] = now
+                finished.append(wave.value())
         return tuple(finished)
 
     def under_way(self) -> tuple[Wave, ...]:
         """The waves that are not done, the oldest first."""
-        return tuple(self._waves.values())
+        return tuple(wave.value() for wave in self._waves.values())
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Open:
+    """A wave while answers come in: a new value for each would cost the square of the proxies."""
+
+    number: int
+    started: int
+    pending: set[str]
+    outcomes: list[ProxyOutcome] = dataclasses.field(default_factory=list)
+
+    def value(self) -> Wave:
+        return Wave(
+            number=self.number,
+            started=self.started,
+            pending=frozenset(self.pending),
+            outcomes=tuple(self.outcomes),
+        )

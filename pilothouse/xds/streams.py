@@ -172,6 +172,11 @@ class Stream(abc.ABC):
         state = self._states.get(type_url)
         return state.acked if state is not None else resources.Snapshot.EMPTY
 
+    @property
+    def subscribed(self) -> tuple[str, ...]:
+        """The types that the client has asked for, in the order it did."""
+        return tuple(self._states)
+
     def types(self) -> tuple[TypeStatus, ...]:
         """How each subscribed type stands, sorted by type URL."""
         return tuple(

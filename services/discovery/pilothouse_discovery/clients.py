@@ -48,15 +48,16 @@ class Client:
         stream = self.session.stream
         if stream.target is None:
             return None
+        if self.in_sync:
+            # Nothing is outstanding, so that many proxies are in the very same position.
+            return ledger.Position(target=stream.target, types=(), in_sync=True)
         return ledger.Position(
             target=stream.target,
             types=tuple(
                 ledger.TypePosition(
-                    type_url=status.type_url,
-                    acked=stream.acked(status.type_url),
-                    refused=status.type_url in self.refusals,
+                    type_url=url, acked=stream.acked(url), refused=url in self.refusals
                 )
-                for status in stream.types()
+                for url in stream.subscribed
             ),
             in_sync=self.in_sync,
         )

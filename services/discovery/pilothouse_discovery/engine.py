@@ -159,7 +159,11 @@ class Engine:
         snapshot = (
             self._source_snapshot(client) if client.is_source else self._proxy_snapshot(client)
         )
-        return client.push(snapshot) if snapshot is not None else False
+        if snapshot is None:
+            return False
+        pending = client.push(snapshot)
+        self._progress.moved(client)
+        return pending
 
     def _serve_sources(self) -> None:
         for client in self._clients.sources:

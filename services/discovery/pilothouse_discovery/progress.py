@@ -44,6 +44,9 @@ class Progress:
         self._observed: Mapping[keys.ObjectKey, objects.Config] = {}
         self._conditions: Mapping[keys.ObjectKey, tuple[objects.Condition, ...]] = {}
         self._dirty = asyncio.Event()
+        self._moved: set[clients.Client] = set()
+        self._positions: dict[clients.Client, ledger.Position] = {}
+        self._groups: dict[ledger.Position, int] = {}
         self._listeners: list[Callable[[], None]] = []
         self.states: States = {}
 
@@ -68,7 +71,6 @@ class Progress:
         """Begin a wave to these clients, below the current span."""
         streams = [client.id for client in pending]
         wave = self._book.open(streams, at=time.time_ns())
-        self._dirty.set()
         if wave.done:
             return
         self._spans[wave.number] = self._telemetry.tracer.start_span(
@@ -77,9 +79,14 @@ class Progress:
             attributes={"xds.streams": len(streams), **attributes},
         )
 
+    def moved(self, client: clients.Client) -> None:
+        """Note that a client has a new target, or has answered, or has gone."""
+        self._moved.add(client)
+        self._dirty.set()
+
     def answered(self, client: clients.Client) -> None:
         """Look at a client that has just said something."""
-        self._dirty.set()
+        self.moved(client)
         if client.refusals:
             words = "; ".join(f"{url}: {text}" for url, text in sorted(client.refusals.items()))
             self._settle(client, refused=words)
@@ -88,7 +95,7 @@ class Progress:
 
     def gone(self, client: clients.Client) -> None:
         """Note that a client's stream has ended."""
-        self._dirty.set()
+        self.moved(client)
         self._settle(client, gone=True)
 
     def _settle(self, client: clients.Client, *, refused: str = "", gone: bool = False) -> None:
@@ -136,14 +143,24 @@ class Progress:
             await asyncio.sleep(STATUS_INTERVAL)
 
     def _recount(self) -> None:
-        positions = [
-            position
-            for client in self._clients.proxies
-            if (position := client.position()) is not None
-        ]
-        states = statuses.compute(self._observed, self._conditions, ledger.count(positions))
+        moved, self._moved = self._moved, set()
+        for client in moved:
+            self._place(client)
+        states = statuses.compute(self._observed, self._conditions, ledger.count(self._groups))
         if states == self.states:
             return
         self.states = states
         for listener in tuple(self._listeners):
             listener()
+
+    def _place(self, client: clients.Client) -> None:
+        """Count a client where it is now, and no longer where it was."""
+        before = self._positions.pop(client, None)
+        if before is not None:
+            self._groups[before] -= 1
+            if not self._groups[before]:
+                del self._groups[before]
+        now = client.position() if client in self._clients and not client.is_source else None
+        if now is not None:
+            self._positions[client] = now
+            self._groups[now] = self._groups.get(now, 0) + 1

@@ -28,7 +28,7 @@ def test_a_proxy_in_sync_has_acknowledged_all_that_it_needs() -> None:
     """In sync means that everything needed is acknowledged."""
     target = _snapshot(("a", b"1", RULE), ("b", b"1", OTHER))
 
-    counted = ledger.count([_position(target, target)] * 3)
+    counted = ledger.count({_position(target, target): 3})
 
     assert counted == {
         OTHER: ledger.Counts(needed=3, acked=3),
@@ -41,7 +41,7 @@ def test_only_the_objects_that_changed_are_pending() -> None:
     old = _snapshot(("a", b"1", RULE), ("b", b"1", OTHER))
     new = _snapshot(("a", b"2", RULE), ("b", b"1", OTHER))
 
-    counted = ledger.count([_position(new, old), _position(new, new)])
+    counted = ledger.count({_position(new, old): 1, _position(new, new): 1})
 
     assert counted[RULE] == ledger.Counts(needed=2, acked=1)
     assert counted[OTHER] == ledger.Counts(needed=2, acked=2)
@@ -52,7 +52,7 @@ def test_a_refusal_is_told_of_the_objects_that_were_in_it() -> None:
     old = _snapshot(("a", b"1", RULE), ("b", b"1", OTHER))
     new = _snapshot(("a", b"2", RULE), ("b", b"1", OTHER))
 
-    counted = ledger.count([_position(new, old, refused=True)])
+    counted = ledger.count({_position(new, old, refused=True): 1})
 
     assert counted[RULE] == ledger.Counts(needed=1, acked=0, refused=1)
     assert counted[OTHER] == ledger.Counts(needed=1, acked=1, refused=0)
@@ -63,7 +63,7 @@ def test_an_object_nobody_needs_is_not_counted() -> None:
     old = _snapshot(("a", b"1", RULE))
     new = _snapshot(("b", b"1", OTHER))
 
-    assert set(ledger.count([_position(new, old)])) == {OTHER}
+    assert set(ledger.count({_position(new, old): 1})) == {OTHER}
 
 
 def test_an_object_whose_resource_was_taken_away_is_pending() -> None:
@@ -71,4 +71,4 @@ def test_an_object_whose_resource_was_taken_away_is_pending() -> None:
     old = _snapshot(("a", b"1", RULE), ("b", b"1", RULE))
     new = _snapshot(("a", b"1", RULE))
 
-    assert ledger.count([_position(new, old)])[RULE] == ledger.Counts(needed=1, acked=0)
+    assert ledger.count({_position(new, old): 1})[RULE] == ledger.Counts(needed=1, acked=0)
