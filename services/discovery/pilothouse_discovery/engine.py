@@ -71,6 +71,8 @@ class Engine:
         self._translator = translate.Translator()
         self._accepted = admission.AcceptedSet()
         self._mesh: planner.Mesh | None = None
+        self._translated: dict[int, tuple[plan.ProxyPlan, resources.Snapshot]] = {}
+        """The plans of this build that some proxy has, and their snapshots."""
         self._authored = views.AuthoredView()
         self._pending: list[changes.Change] = []
         self._wake = asyncio.Event()
@@ -123,6 +125,7 @@ class Engine:
         )
         self._accepted = built.accepted
         self._translator.begin_generation()
+        self._translated = {}
         self._mesh = self._planner.update(built.state)
         self._authored.update(
             (
@@ -184,7 +187,12 @@ class Engine:
             client.waiting_for = planned.waiting_for
             return None
         client.waiting_for = ()
-        return self._translator.snapshot(planned, self._inputs.secrets.secrets())
+        known = self._translated.get(id(planned))
+        if known is None:
+            snapshot = self._translator.snapshot(planned, self._inputs.secrets.secrets())
+            # The plan is kept with it, so that nothing else can get its identity.
+            known = self._translated[id(planned)] = (planned, snapshot)
+        return known[1]
 
     def _source_snapshot(self, client: clients.Client) -> resources.Snapshot | None:
         unsynced = (
