@@ -27,7 +27,9 @@ class DeltaStream(streams.Stream):
         self._identify(asked.node, given=asked.HasField("node"))
         state, new = self._state(self._type_of(asked.type_url))
         if new:
-            state.claimed = dict(asked.initial_resource_versions)
+            state.claim(asked.initial_resource_versions)
+            if state.type is types.CLUSTER:
+                state.leftover |= state.claimed.keys()
         events: list[streams.Event] = []
         # A stale nonce makes this no acknowledgement, but its subscriptions count.
         was_wildcard = state.subscription.wildcard
@@ -67,8 +69,10 @@ class DeltaStream(streams.Stream):
             else:
                 removed.add(name)
         if not sent and not removed:
-            # Even nothing is an answer to a client that asked for everything and holds nothing.
-            empty = state.whole and state.subscription.wildcard and not state.claimed
+            # Even nothing is an answer: for a client that asked for everything and holds nothing;
+            # and before clusters go, as by its acknowledgement their users have been asked for.
+            said = not state.claimed or state.gone(view)
+            empty = state.whole and state.subscription.wildcard and said
             return resources.Difference() if empty else None
         return resources.Difference(
             changed=tuple(sent[name] for name in sorted(sent)), removed=tuple(sorted(removed))
@@ -83,10 +87,9 @@ class DeltaStream(streams.Stream):
             for one in state.wanted(view)
             if state.claimed.get(one.name) != one.version or one.name in state.subscription.names
         }
+        claimed = () if state.leftover else state.claimed
         gone = {
-            name
-            for name in (*state.claimed, *state.doubt)
-            if view.get(state.type.type_url, name) is None
+            name for name in (*claimed, *state.doubt) if view.get(state.type.type_url, name) is None
         }
         return sent, gone
 

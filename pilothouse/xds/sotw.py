@@ -29,7 +29,7 @@ class SotwStream(streams.Stream):
         if new:
             state.subscription.replace(asked.resource_names)
             if asked.version_info:
-                state.claimed = {"": asked.version_info}
+                state.claim({"": asked.version_info})
             events: tuple[streams.Event, ...] = (streams.Subscribed(type_url=url),)
         elif asked.response_nonce != state.nonce:
             # The answer to the newest response will carry the newest names; these are older. They

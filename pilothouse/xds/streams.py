@@ -126,6 +126,8 @@ class Stream(abc.ABC):
         self._states: dict[str, type_state.TypeState] = {}
         self._dirty: set[str] = set()
         self._settled = resources.Snapshot.EMPTY
+        self._waiting: set[str] = set()
+        """Types to be answered once the clusters of an earlier stream are up to date."""
         self.node: base_pb2.Node | None = None
         """From the first request."""
         self.target: resources.Snapshot | None = None
@@ -270,6 +272,10 @@ class Stream(abc.ABC):
         """
         if self.target is None or state.outstanding:
             return
+        clusters = self._states.get(types.CLUSTER.type_url)
+        if clusters is not None and clusters.delays(state):
+            self._waiting.add(state.type.type_url)
+            return
         if self._content(state, self.current) is not None:
             self._dirty.add(state.type.type_url)
             return
@@ -279,8 +285,21 @@ class Stream(abc.ABC):
         if not state.stuck(self.current):
             state.settle(self.current)
 
+    def _resume(self) -> None:
+        """Clusters of an earlier stream are up to date: now their users, then what is gone."""
+        clusters = self._states.get(types.CLUSTER.type_url)
+        if clusters is None or clusters.resuming or self.target is None:
+            return
+        while self._waiting:
+            self._look(self._states[self._waiting.pop()])
+        if clusters.leftover and self._holds_users(self.current):
+            clusters.doubt |= clusters.gone(self.current)
+            clusters.leftover.clear()
+            self._look(clusters)
+
     def _advance(self) -> None:
         """Go on to the next step when the present one is acknowledged."""
+        self._resume()
         while self.target is not None and self._reached():
             if self._gated():
                 self._settled = self.current
@@ -323,12 +342,10 @@ class Stream(abc.ABC):
 
     def _state(self, type_url: str) -> tuple[type_state.TypeState, bool]:
         """The state of a type, and whether it is new."""
-        state = self._states.get(type_url)
-        if state is not None:
-            return state, False
-        state = type_state.TypeState(types.of(type_url, self._table))
-        self._states[type_url] = state
-        return state, True
+        new = type_url not in self._states
+        if new:
+            self._states[type_url] = type_state.TypeState(types.of(type_url, self._table))
+        return self._states[type_url], new
 
     def _type_of(self, type_url: str) -> str:
         if self._default_type is None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pilothouse.xds import resources, subscription, types
 
@@ -25,11 +25,13 @@ class TypeState:
         "error",
         "forced",
         "held",
+        "leftover",
         "nonce",
         "number",
         "outstanding",
         "partial",
         "refused",
+        "resuming",
         "rewarm",
         "sent",
         "sent_version",
@@ -56,6 +58,10 @@ class TypeState:
         """False until something was written, or known to be held already."""
         self.claimed: dict[str, str] = {}
         """Name to version that the client said it holds, until the first response."""
+        self.resuming = False
+        """True from a client's claim to hold something until that is brought up to date."""
+        self.leftover: set[str] = set()
+        """Names of whole sets that the client claimed, until it is told which of them are gone."""
         self.forced: set[str] = set()
         """Names to be answered whatever was sent before."""
         self.rewarm: set[str] = set()
@@ -72,6 +78,24 @@ class TypeState:
         self.sent_version = ""
         self.acked_version = ""
         self.error = ""
+
+    def claim(self, held: Mapping[str, str]) -> None:
+        """Take what a client says that it holds from an earlier stream, name to version."""
+        self.claimed = dict(held)
+        self.resuming = bool(held)
+
+    def delays(self, other: TypeState) -> bool:
+        """True while ``other``, which refers to this type, must not be answered.
+
+        What is claimed is brought up to date first. It needs leaves only, which never wait, so this
+        ends.
+        """
+        dependent = other.type.gated and other is not self
+        return dependent and self.resuming and self.subscription.wildcard
+
+    def gone(self, view: resources.Snapshot) -> set[str]:
+        """What the client holds of an earlier stream, and is not there any more."""
+        return self.leftover - view.resources(self.type.type_url).keys()
 
     def covered(self, difference: resources.Difference) -> resources.Difference:
         """The part of a difference that the client wants."""
@@ -156,7 +180,7 @@ class TypeState:
 
     def acknowledge(self) -> None:
         """Note that the outstanding response was accepted."""
-        self.outstanding = False
+        self.outstanding = self.resuming = False
         if self.partial:
             # It was sent beside refused content: which snapshot it belongs to is not settled yet.
             self.doubt |= self.sent
@@ -168,7 +192,7 @@ class TypeState:
 
     def refuse(self, error: str) -> None:
         """Note that the outstanding response was refused."""
-        self.outstanding = False
+        self.outstanding = self.resuming = False
         doubtful = {name for name in self.sent if self.subscription.covers(name)}
         if not self.partial:
             # Names that were dropped on the way leave nothing that is refused.
@@ -184,7 +208,7 @@ class TypeState:
         self.refused = None
         self.error = ""
         self.answered = True
-        self.whole = False
+        self.whole = self.resuming = False
         self.doubt.clear()
         self.forced.clear()
         self.claimed.clear()
