@@ -2,22 +2,26 @@
 """The verbs of ``pilothouse``.
 
 Exit codes: 0 fine, 1 the answer is no or something failed, 2 wrong use.
+
+What a verb alone needs is imported by it: the libraries of all verbs together take half a second.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
+import functools
 import pathlib
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import grpc
 import typer
 
 from pilothouse import buildinfo
 from pilothouse.adapters import process
-from pilothouse.cli import output, queries, validating
+from pilothouse.cli import output
+
+if TYPE_CHECKING:
+    from pilothouse.cli import queries
 
 app = typer.Typer(
     name="pilothouse",
@@ -48,7 +52,7 @@ DISCOVERY = "127.40.0.1:15010"
 def _versions() -> dict[str, str]:
     found = {"pilothouse": buildinfo.version(), "commit": buildinfo.commit()}
     try:
-        path = process.find_envoy(os.environ.get("PILOTHOUSE_ENVOY_PATH") or None)
+        path = process.find_envoy()
         found["envoy"] = asyncio.run(process.envoy_version(path))
         found["envoyPath"] = str(path)
     except process.EnvoyNotFoundError as error:
@@ -105,8 +109,9 @@ def up(
     config objects; the command of each pod's container is run here. Edit a file and the mesh
     follows. Ctrl-C stops everything.
     """
-    from pilothouse.cli import up as verb  # noqa: PLC0415  other verbs need no server libraries
+    from pilothouse.cli import up as verb  # noqa: PLC0415
 
+    _require_folder(folder)
     _run(
         lambda: verb.run(
             folder, duration=duration, block=block, keep=keep, form=form, say=_progress
@@ -119,21 +124,13 @@ def demo(folder: Folder = SAMPLES, form: Output = output.Format.TABLE) -> None:
     """Run the sample shop under traffic, change a rule meanwhile, and report what was seen."""
     from pilothouse.cli import demo as verb  # noqa: PLC0415
 
+    _require_folder(folder)
     report = _run(lambda: verb.run(folder, say=_progress))
     if form is output.Format.TABLE:
-        rows = [
-            {"checked": f.what, "asked": f.asked, "seen": f.seen, "": "ok" if f.good else "WRONG"}
-            for f in report.findings
-        ]
-        typer.echo("\n" + output.table(rows, ["checked", "asked", "seen", ""]))
-        typer.echo(
-            f"\nfrom the write to the last of {report.proxies} acknowledgements: "
-            f"{report.write_to_last_ack_seconds * 1000:.0f} ms"
-        )
-        for failure in report.failures[:10]:
-            typer.echo(f"failed: {failure}")
+        for line in report.as_text():
+            typer.echo(line)
     else:
-        output.show([report.as_json()], columns=[], form=form)
+        output.show_one(report.as_json(), form=form)
     if not report.good:
         raise output.fail("the mesh did not do what was asked of it")
 
@@ -142,12 +139,21 @@ def _progress(line: str) -> None:
     typer.echo(line, err=True)
 
 
+def _require_folder(folder: pathlib.Path) -> None:
+    """Tell who did not name one where the sample is looked for."""
+    if not folder.is_dir() and folder == SAMPLES:
+        raise output.fail(
+            f"there is no {SAMPLES} in {pathlib.Path.cwd()}: name a folder of manifests with -f, "
+            "or run this in a checkout of Pilothouse"
+        )
+
+
 def _run(verb: Callable[[], Any]) -> Any:
-    from pilothouse.cli.local import addresses, mesh  # noqa: PLC0415
+    from pilothouse.cli.local import errors  # noqa: PLC0415
 
     try:
         return asyncio.run(verb())
-    except (mesh.MeshError, addresses.NoBlockError, process.EnvoyNotFoundError) as error:
+    except (errors.MeshError, process.EnvoyNotFoundError) as error:
         raise output.fail(str(error)) from None
     except KeyboardInterrupt:
         raise output.fail("interrupted", code=130) from None
@@ -162,6 +168,8 @@ def validate(
     form: Output = output.Format.TABLE,
 ) -> None:
     """Check config objects offline; tells every violation with its field, not only the first."""
+    from pilothouse.cli import validating  # noqa: PLC0415
+
     try:
         verdict = validating.run(paths)
     except (validating.NothingToReadError, OSError) as error:
@@ -178,7 +186,9 @@ def validate(
 @app.command()
 def proxies(address: Discovery = DISCOVERY, form: Output = output.Format.TABLE) -> None:
     """List proxies and services, and whether each has acknowledged all that it was sent."""
-    rows = _ask(address, lambda: queries.proxies(address))
+    from pilothouse.cli import queries  # noqa: PLC0415
+
+    rows = _ask(address, "proxies", queries.proxies)
     output.show(rows, columns=["node", "role", "state"], form=form)
 
 
@@ -192,7 +202,10 @@ def get(
     form: Output = output.Format.TABLE,
 ) -> None:
     """List config objects with their state: accepted or not, and how many proxies run them."""
-    rows = _ask(address, lambda: queries.statuses(address, kind=kind, namespace=namespace))
+    from pilothouse.cli import queries  # noqa: PLC0415
+
+    question = functools.partial(queries.statuses, kind=kind, namespace=namespace)
+    rows = _ask(address, "get", question)
     columns = [
         "kind",
         "namespace",
@@ -211,18 +224,19 @@ def services(
     namespace: Namespace = "", address: Discovery = DISCOVERY, form: Output = output.Format.TABLE
 ) -> None:
     """List the services that discovery knows, with their ready endpoints."""
-    rows = _ask(address, lambda: queries.services(address, namespace=namespace))
+    from pilothouse.cli import queries  # noqa: PLC0415
+
+    rows = _ask(address, "services", functools.partial(queries.services, namespace=namespace))
     output.show(rows, columns=["namespace", "name", "ports", "ready"], form=form)
 
 
-def _ask(address: str, question: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _ask(address: str, verb: str, question: queries.Question) -> list[dict[str, Any]]:
+    from pilothouse.cli import queries  # noqa: PLC0415
+
     try:
-        return question()
-    except grpc.RpcError as error:
-        # What a stub raises is a grpc.Call as well, which its stubs cannot say.
-        words = getattr(error, "details", None)
-        details = words() if words is not None else str(error)
-        raise output.fail(f"discovery at {address} does not answer: {details}") from None
+        return asyncio.run(queries.ask(address, verb, question))
+    except queries.NoAnswerError as error:
+        raise output.fail(str(error)) from None
 
 
 def main() -> None:

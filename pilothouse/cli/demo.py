@@ -18,8 +18,8 @@ from typing import Any
 import grpc
 
 from pilothouse.api.status.v1alpha1 import status_service_pb2, status_service_pb2_grpc
-from pilothouse.cli import envoy_admin, traffic
-from pilothouse.cli.local import commands, mesh
+from pilothouse.cli import envoy_admin, output, traffic
+from pilothouse.cli.local import errors, mesh
 
 HOST = "shop.example.com"
 REQUESTS = 400
@@ -57,6 +57,21 @@ class Report:
         """True when everything was as asked."""
         return not self.failures and all(finding.good for finding in self.findings)
 
+    def as_text(self) -> list[str]:
+        """For people."""
+        rows = [
+            {"checked": f.what, "asked": f.asked, "seen": f.seen, "": "ok" if f.good else "WRONG"}
+            for f in self.findings
+        ]
+        milliseconds = f"{self.write_to_last_ack_seconds * 1000:.0f} ms"
+        return [
+            "",
+            output.table(rows, ["checked", "asked", "seen", ""]),
+            "",
+            f"from the write to the last of {self.proxies} acknowledgements: {milliseconds}",
+            *(f"failed: {failure}" for failure in self.failures[:10]),
+        ]
+
     def as_json(self) -> dict[str, Any]:
         """For scripts."""
         return {**dataclasses.asdict(self), "good": self.good}
@@ -76,7 +91,7 @@ async def run(samples: pathlib.Path, *, say: Callable[[str], None]) -> Report:
     """Run the whole demo.
 
     Raises:
-        mesh.MeshError: the mesh could not be started, or a part of it ended.
+        errors.MeshError: the mesh could not be started, or a part of it ended.
     """
     with tempfile.TemporaryDirectory(prefix="pilothouse-demo-") as scratch:
         # A copy, because the demo edits a rule.
@@ -133,7 +148,7 @@ async def _before(
     testers = await client.many(40, "/reviews", version, headers={"x-user": "jason"})
     catalog = await client.many(40, "/catalog", upstream_service)
     say("calling the partner outside the mesh through the egress gateway")
-    admin = shop.admin_socket(commands.EGRESS_GATEWAY)
+    admin = shop.admin_socket(shop.block.egress)
     earlier = await envoy_admin.requests_received(admin)
     partner = await client.many(40, "/partner", upstream_service)
     passed = await envoy_admin.requests_received(admin) - earlier
@@ -179,7 +194,7 @@ async def _change(
     text = path.read_text()
     if _OLD not in text:
         msg = f"{path}: the rule is not the one that the demo knows how to change"
-        raise mesh.MeshError(msg)
+        raise errors.MeshError(msg)
     stop = asyncio.Event()
     load = asyncio.create_task(client.until(stop, "/reviews", version), name="load")
     try:
@@ -198,7 +213,7 @@ async def _change(
         await asyncio.sleep(1.0)
     except TimeoutError:
         msg = f"the change was not acknowledged by every proxy within {ACK_SECONDS:.0f} s"
-        raise mesh.MeshError(msg) from None
+        raise errors.MeshError(msg) from None
     finally:
         stop.set()
         tally = await load
@@ -226,4 +241,4 @@ async def _acknowledged(watch: Any, *, newer_than: int) -> int:
             if fresh and counts.needed and counts.acked == counts.needed:
                 return int(counts.acked)
     msg = "discovery ended the watch"
-    raise mesh.MeshError(msg)
+    raise errors.MeshError(msg)

@@ -30,6 +30,14 @@ def show(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
         typer.echo(table(rows, columns))
 
 
+def show_one(found: Mapping[str, Any], *, form: Format) -> None:
+    """Print one thing as JSON or YAML."""
+    if form is Format.YAML:
+        typer.echo(yaml.safe_dump(dict(found), sort_keys=True), nl=False)
+    else:
+        typer.echo(json.dumps(found, indent=2, sort_keys=True))
+
+
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """Columns under upper-case headings, as wide as they need to be."""
     cells = [

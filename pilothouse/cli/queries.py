@@ -3,25 +3,56 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
+import grpc.aio
 
+from pilothouse import buildinfo
+from pilothouse.adapters import telemetry
 from pilothouse.api.registry.v1alpha1 import registry_service_pb2, registry_service_pb2_grpc
 from pilothouse.api.status.v1alpha1 import status_pb2, status_service_pb2, status_service_pb2_grpc
 
 SECONDS = 10.0
 
+Rows = list[dict[str, Any]]
+Question = Callable[[grpc.aio.Channel], Awaitable[Rows]]
 
-def proxies(address: str) -> list[dict[str, Any]]:
-    """The connected clients, by node id.
+
+class NoAnswerError(Exception):
+    """Discovery does not answer; the message says where it was asked, and why."""
+
+
+async def ask(address: str, verb: str, question: Question) -> Rows:
+    """Ask discovery at HOST:PORT on behalf of a verb.
+
+    With OpenTelemetry's variables set the call is traced, below ``TRACEPARENT`` if there is one.
 
     Raises:
-        grpc.RpcError: discovery does not answer.
+        NoAnswerError: it does not answer.
     """
-    with grpc.insecure_channel(address) as channel:
-        stub = status_service_pb2_grpc.StatusServiceStub(channel)
-        answer = stub.ListProxies(status_service_pb2.ListProxiesRequest(), timeout=SECONDS)
+    tracing = telemetry.tracer_provider("pilothouse", buildinfo.version())
+    parent = os.environ.get("TRACEPARENT", "")
+    try:
+        with tracing.span(f"pilothouse {verb}", parent=parent):
+            interceptors = telemetry.client_interceptors(tracing)
+            async with grpc.aio.insecure_channel(address, interceptors=interceptors) as channel:
+                return await question(channel)
+    except grpc.aio.AioRpcError as error:
+        raise NoAnswerError(
+            f"discovery at {address} does not answer: {error.details()}; "
+            "--discovery-address names another"
+        ) from error
+    finally:
+        await tracing.shutdown()
+
+
+async def proxies(channel: grpc.aio.Channel) -> Rows:
+    """The connected clients, by node id."""
+    stub = status_service_pb2_grpc.StatusServiceStub(channel)
+    answer = await stub.ListProxies(status_service_pb2.ListProxiesRequest(), timeout=SECONDS)
     return [_proxy(one) for one in answer.proxies]
 
 
@@ -43,16 +74,11 @@ def _proxy(one: status_service_pb2.ProxyStatus) -> dict[str, Any]:
     }
 
 
-def statuses(address: str, *, kind: str, namespace: str) -> list[dict[str, Any]]:
-    """The status of every object of a kind and namespace; empty means all.
-
-    Raises:
-        grpc.RpcError: discovery does not answer.
-    """
-    with grpc.insecure_channel(address) as channel:
-        stub = status_service_pb2_grpc.StatusServiceStub(channel)
-        request = status_service_pb2.ListObjectStatusesRequest(kind=kind, namespace=namespace)
-        answer = stub.ListObjectStatuses(request, timeout=SECONDS)
+async def statuses(channel: grpc.aio.Channel, *, kind: str, namespace: str) -> Rows:
+    """The status of every object of a kind and namespace; empty means all."""
+    stub = status_service_pb2_grpc.StatusServiceStub(channel)
+    request = status_service_pb2.ListObjectStatusesRequest(kind=kind, namespace=namespace)
+    answer = await stub.ListObjectStatuses(request, timeout=SECONDS)
     return [_object(one) for one in answer.objects]
 
 
@@ -79,16 +105,11 @@ def _object(one: status_pb2.ObjectStatus) -> dict[str, Any]:
     }
 
 
-def services(address: str, *, namespace: str) -> list[dict[str, Any]]:
-    """The services that discovery knows, with their endpoints.
-
-    Raises:
-        grpc.RpcError: discovery does not answer.
-    """
-    with grpc.insecure_channel(address) as channel:
-        stub = registry_service_pb2_grpc.RegistryServiceStub(channel)
-        request = registry_service_pb2.ListServicesRequest(namespace=namespace)
-        answer = stub.ListServices(request, timeout=SECONDS)
+async def services(channel: grpc.aio.Channel, *, namespace: str) -> Rows:
+    """The services that discovery knows, with their endpoints."""
+    stub = registry_service_pb2_grpc.RegistryServiceStub(channel)
+    request = registry_service_pb2.ListServicesRequest(namespace=namespace)
+    answer = await stub.ListServices(request, timeout=SECONDS)
     return [
         {
             "namespace": one.namespace,

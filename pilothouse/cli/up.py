@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import typer
 
-from pilothouse.adapters.rpc import serving
-from pilothouse.cli import output
+from pilothouse.cli import output, stopping
 from pilothouse.cli.local import mesh
 
 
@@ -26,15 +26,19 @@ async def run(
     """Run a mesh until SIGINT, SIGTERM or ``duration`` seconds.
 
     Raises:
-        mesh.MeshError: it could not be started, or a part of it ended by itself.
+        errors.MeshError: it could not be started, or a part of it ended by itself.
+        process.EnvoyNotFoundError: there is no Envoy.
     """
-    with serving.stop_signals() as stop:
+    with stopping.signals() as stop:
         starting = asyncio.current_task()
         early = asyncio.create_task(_cancel_on(stop, starting), name="early-stop")
         try:
             async with mesh.running(folder, say=say, block=block, keep=keep) as running:
+                warnings = await running.warnings()
                 early.cancel()
-                _show(running, form)
+                for warning in warnings:
+                    say(f"warning: {warning}")
+                _show({**running.describe(), "warnings": list(warnings)}, folder, form)
                 await _until(stop, running, duration)
                 say("stopping")
         except asyncio.CancelledError:
@@ -43,6 +47,8 @@ async def run(
             say("stopped before it was up")
         finally:
             early.cancel()
+        if keep:
+            say(f"kept {running.home}")
 
 
 async def _cancel_on(stop: asyncio.Event, task: asyncio.Task[object] | None) -> None:
@@ -53,35 +59,54 @@ async def _cancel_on(stop: asyncio.Event, task: asyncio.Task[object] | None) -> 
 
 
 async def _until(stop: asyncio.Event, running: mesh.Mesh, duration: float | None) -> None:
-    waiting = asyncio.create_task(stop.wait(), name="stop")
-    watching = asyncio.create_task(running.watch(), name="watch")
+    tasks = [
+        asyncio.create_task(stop.wait(), name="stop"),
+        asyncio.create_task(running.watch(), name="watch"),
+        asyncio.create_task(running.follow(), name="follow"),
+    ]
     try:
-        await asyncio.wait(
-            (waiting, watching), timeout=duration, return_when=asyncio.FIRST_COMPLETED
-        )
-        if watching.done():
-            await watching
+        done, _ = await asyncio.wait(tasks, timeout=duration, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            await task
     finally:
-        waiting.cancel()
-        watching.cancel()
-        await asyncio.wait((waiting, watching))
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
-def _show(running: mesh.Mesh, form: output.Format) -> None:
-    found = running.describe()
-    if form is not output.Format.TABLE:
-        output.show([found], columns=[], form=form)
-        return
-    typer.echo(f"\nThe mesh is up. Requests from outside go to {found['ingress']}, for example:")
-    for host in running.hosts:
-        typer.echo(f"  curl -H 'Host: {host}' {found['ingress']}/")
-    typer.echo("\nPrograms in the mesh call each other through their own sidecar:")
+def _show(found: Mapping[str, Any], folder: pathlib.Path, form: output.Format) -> None:
+    if form is output.Format.TABLE:
+        for line in summary(found, folder):
+            typer.echo(line)
+    else:
+        output.show_one(found, form=form)
+
+
+def summary(found: Mapping[str, Any], folder: pathlib.Path) -> list[str]:
+    """What to do with a mesh that is up."""
+    workloads, discovery = found["workloads"], found["discovery"]
+    lines = ["", f"The mesh is up. Requests from outside go to {found['ingress']}:"]
+    lines += [f"  curl -H 'Host: {host}' {found['ingress']}/" for host in found["hosts"]] or [
+        f"  (no Ingress in {folder} names a host yet)"
+    ]
     rows = [
         {"workload": one["name"], "http proxy": one["httpProxy"] or "(outside the mesh)"}
-        for one in found["workloads"]
+        for one in workloads
     ]
-    typer.echo(output.table(rows, ["workload", "http proxy"]))
-    typer.echo(f"\nIts state: pilothouse proxies --discovery-address {found['discovery']}")
-    typer.echo(f"           pilothouse get --discovery-address {found['discovery']}")
-    typer.echo(f"Debug pages: {found['debug']}   logs: {found['logs']}")
-    typer.echo("Ctrl-C stops everything.")
+    inside = [one for one in workloads if one["httpProxy"]]
+    if inside:
+        lines += [
+            "",
+            "Programs call services by name, each through its own sidecar; so can you:",
+            f"  curl -x {inside[0]['httpProxy']} http://SERVICE:PORT/",
+            output.table(rows, ["workload", "http proxy"]),
+        ]
+    lines += [
+        "",
+        f"Edit, add or remove files in {folder}, and the mesh follows. To see that it did:",
+        f"  pilothouse get --discovery-address {discovery}",
+        f"  pilothouse proxies --discovery-address {discovery}",
+        f"Debug pages are below {found['debug']}, logs in {found['logs']}.",
+        "Ctrl-C stops everything.",
+    ]
+    return lines

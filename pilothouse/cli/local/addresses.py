@@ -12,11 +12,13 @@ import ipaddress
 import socket
 from typing import Self
 
+from pilothouse.cli.local import errors
+
 FIRST_BLOCK, LAST_BLOCK = 40, 99
 _LOCK_PORT = 15999
 
 
-class NoBlockError(Exception):
+class NoBlockError(errors.MeshError):
     """No block of addresses is free; the message says what was tried."""
 
 

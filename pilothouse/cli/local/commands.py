@@ -7,21 +7,30 @@ What is started with which flags, and how to tell that it is ready.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import pathlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pilothouse.cli.local import addresses, pods
+from pilothouse.cli.local import addresses, pods, ports
 from pilothouse.config import objects
 
 DISCOVERY_PORT, DISCOVERY_HTTP_PORT = 15010, 15014
 INGRESS_PORT, INGRESS_HTTP_PORT = 15031, 15041
 EGRESS_PORT, EGRESS_HTTP_PORT = 15032, 15042
 STATUS_PORT, OUTBOUND_PORT, GATEWAY_PORT = 15020, 15001, 8080
-SERVICES = ("discovery", "ingress", "egress")
 INGRESS_GATEWAY, EGRESS_GATEWAY = "ingress-gateway", "egress-gateway"
 _GATEWAY_LABEL = "pilothouse.dev/gateway"
+
+
+class Group(enum.StrEnum):
+    """What a process is for."""
+
+    PROGRAM = "program"
+    SERVICE = "service"
+    GATEWAY = "gateway"
+    SIDECAR = "sidecar"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +38,11 @@ class Command:
     """A process to start."""
 
     name: str
+    group: Group
     arguments: tuple[str, ...]
     probe: str
+    """URL that answers 200 when it is ready, or ``tcp:HOST:PORT``; empty when there is nothing to
+    ask."""
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     directory: str | None = None
 
@@ -86,6 +98,7 @@ def _service(name: str, host: str, http_port: int, *flags: str) -> Command:
     http = f"{host}:{http_port}"
     return Command(
         name=name,
+        group=Group.SERVICE,
         arguments=(sys.executable, "-m", f"pilothouse_{name}", "--http-address", http, *flags),
         probe=f"http://{http}/readyz",
     )
@@ -115,13 +128,13 @@ def workload(
 ) -> tuple[Command, ...]:
     """The program of a pod, and the agent beside it."""
     python = pod.command[0] in ("python", "python3")
-    ports = [port.get("containerPort") for port in pod.container.get("ports") or ()]
     program = Command(
         name=f"{pod.name}.{pod.namespace}",
+        group=Group.PROGRAM,
         arguments=(sys.executable if python else pod.command[0], *pod.command[1:]),
         environment=dict(pod.environment),
         directory=pod.directory,
-        probe=f"tcp:{pod.application_address}:{ports[0]}" if ports else "",
+        probe=f"tcp:{pod.application_address}:{pod.ports[0]}" if pod.ports else "",
     )
     if not pod.sidecar:
         return (program,)
@@ -142,6 +155,41 @@ def workload(
     return program, sidecar
 
 
+def work_folder(home: pathlib.Path, address: str) -> pathlib.Path:
+    """Where the agent at an address keeps its sockets, whose paths have some 100 bytes at most."""
+    return home / address
+
+
+def listens(block: addresses.Block, planned: Iterable[pods.Pod]) -> tuple[ports.Wanted, ...]:
+    """Every port that the mesh listens on, as far as it is known before the mesh runs."""
+    control = {
+        "discovery": (DISCOVERY_PORT, DISCOVERY_HTTP_PORT),
+        "ingress": (INGRESS_PORT, INGRESS_HTTP_PORT),
+        "egress": (EGRESS_PORT, EGRESS_HTTP_PORT),
+    }
+    found = [
+        ports.Wanted(block.control, port, name)
+        for name, listed in control.items()
+        for port in listed
+    ]
+    found += [
+        ports.Wanted(address, port, name)
+        for name, _, address in _gateways(block)
+        for port in (STATUS_PORT, GATEWAY_PORT)
+    ]
+    return (*found, *(one for pod in planned for one in listens_for(pod)))
+
+
+def listens_for(pod: pods.Pod) -> tuple[ports.Wanted, ...]:
+    """Every port that one pod listens on."""
+    who = f"pod {pod.namespace}/{pod.name}"
+    found = [ports.Wanted(pod.application_address, port, who) for port in pod.ports]
+    if pod.sidecar:
+        inside = (STATUS_PORT, OUTBOUND_PORT, *pod.ports)
+        found += [ports.Wanted(pod.address, port, f"the sidecar of {who}") for port in inside]
+    return tuple(found)
+
+
 def _agent(
     *,
     name: str,
@@ -153,15 +201,16 @@ def _agent(
     more: tuple[str, ...] = (),
 ) -> Command:
     status = f"{address}:{STATUS_PORT}"
-    work = place.home / name
     return Command(
         name=f"{role}-{name}.{namespace}",
+        group=Group(role),
         arguments=(
             *(sys.executable, "-m", "pilothouse_agent"),
             *("--role", role, "--name", name, "--namespace", namespace, "--labels", labels),
             *("--ip", address, "--bind-address", address, "--status-address", status),
             *("--discovery-address", f"{place.block.control}:{DISCOVERY_PORT}"),
-            *("--work-dir", str(work), "--envoy-path", place.envoy, "--concurrency", "1"),
+            *("--work-dir", str(work_folder(place.home, address))),
+            *("--envoy-path", place.envoy, "--concurrency", "1"),
             *more,
         ),
         probe=f"http://{status}/readyz",

@@ -2,76 +2,48 @@
 """A running mesh on this machine: services, gateways, and a sidecar beside every program.
 
 Everything is started at once, for any order of start must work; what is not ready in time is named
-together with the end of its log. Each child is tied to this process by the kernel, so that even
-``kill -9`` leaves nothing behind.
+together with the end of its log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, NoReturn
 
-import aiohttp
 import yaml
 
 from pilothouse.adapters import process
-from pilothouse.cli.local import addresses, commands, pods
-from pilothouse.config import documents
+from pilothouse.cli.local import addresses, children, commands, errors, pods, ports, sources
 
-READY_SECONDS = 60.0
-POLL_SECONDS = 0.05
-STOP_GRACE = 8.0
+FAREWELL_SECONDS = 1.0
+"""What proxies get to forget a pod before it is stopped; acknowledgements take a tenth of that."""
 
-
-class MeshError(Exception):
-    """The mesh could not be started, or a part of it ended; the message is for the user."""
-
-
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Child:
-    """A process of the mesh."""
-
-    name: str
-    supervisor: process.Supervisor
-    log: pathlib.Path
-    probe: str = ""
-    """URL that answers 200 when it is ready, or ``tcp:HOST:PORT``; empty when there is nothing to
-    ask."""
-
-    def tail(self, lines: int = 8) -> str:
-        """The end of its log."""
-        text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return (
-            "\n".join(f"    {line}" for line in text.splitlines()[-lines:])
-            or "    (its log is empty)"
-        )
+Say = Callable[[str], None]
 
 
 class Mesh:
     """The processes of one mesh and where they are."""
 
     def __init__(
-        self,
-        *,
-        block: addresses.Block,
-        home: pathlib.Path,
-        planned: tuple[pods.Pod, ...],
-        hosts: tuple[str, ...],
+        self, *, source: sources.Source, block: addresses.Block, home: pathlib.Path, say: Say
     ) -> None:
         """Use ``running`` instead."""
         self.block = block
-        self.hosts = hosts
-        """Host names that the folder's Ingresses name."""
         self.home = home
-        self.pods = planned
-        self._children: list[Child] = []
+        self.hosts = source.hosts
+        """Host names that the folder's Ingresses name."""
+        self.pods: tuple[pods.Pod, ...] = ()
+        """What the folder asks for, but for what could not be started."""
+        self._failed: tuple[pods.Pod, ...] = ()
+        self._source = source
+        self._say = say
+        self._children = children.Children(home / "logs")
+        self._envoy = ""
 
     @property
     def ingress_url(self) -> str:
@@ -83,17 +55,19 @@ class Mesh:
         """HOST:PORT of discovery's gRPC server."""
         return f"{self.block.control}:{commands.DISCOVERY_PORT}"
 
-    def admin_socket(self, name: str) -> pathlib.Path:
-        """Unix socket of an Envoy's admin interface, by pod or gateway name."""
-        return self.home / "agents" / name / "admin.sock"
+    def admin_socket(self, address: str) -> pathlib.Path:
+        """Unix socket of the admin interface of the Envoy at an address."""
+        return commands.work_folder(self.home, address) / "admin.sock"
 
     def describe(self) -> dict[str, Any]:
         """Where everything is, for people and scripts."""
         return {
             "ingress": self.ingress_url,
+            "hosts": list(self.hosts),
             "discovery": self.discovery_address,
             "debug": f"http://{self.block.control}:{commands.DISCOVERY_HTTP_PORT}/debug",
-            "logs": str(self.home / "logs"),
+            "home": str(self.home),
+            "logs": str(self._children.folder),
             "workloads": [
                 {
                     "name": f"{pod.namespace}/{pod.name}",
@@ -106,178 +80,118 @@ class Mesh:
             ],
         }
 
-    async def start(self, say: Callable[[str], None]) -> None:
+    async def start(self) -> None:
         """Start all processes and wait until each is ready.
 
         Raises:
-            MeshError: one did not become ready, or ended.
+            errors.MeshError: one did not become ready, or ended.
+            process.EnvoyNotFoundError: there is no Envoy, or not where it was said to be.
         """
-        envoy = str(process.find_envoy(None))
+        self._envoy = str(process.find_envoy(None))
+        self.pods, problems = pods.plan(self._source.manifests, self.block)
+        for problem in problems:
+            self._say(f"warning: {problem}")
+        ports.require_free(commands.listens(self.block, self.pods))
+        config = self._source.link(self.home / "config")
         self._write_manifests()
-        config = self.home / "config"
         wanted = [
             *commands.control_plane(self.block, config),
-            *commands.gateways(self.block, self.home / "agents", envoy),
-            *(
-                command
-                for pod in self.pods
-                for command in commands.workload(pod, self.block, self.home / "agents", envoy)
-            ),
+            *commands.gateways(self.block, self.home, self._envoy),
+            *(command for pod in self.pods for command in self._workload(pod)),
         ]
-        say(f"starting {len(wanted)} processes on 127.{self.block.number}.0.0/16")
-        for command in wanted:
-            await self._spawn(command)
-        started = asyncio.get_running_loop().time()
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
-            asyncio.TaskGroup() as group,
-        ):
-            for child in self._children:
-                group.create_task(
-                    self._wait_ready(child, session, say, started), name=f"ready-{child.name}"
-                )
+        self._say(f"starting {len(wanted)} processes on 127.{self.block.number}.0.0/16")
+        await self._bring_up(wanted)
 
-    async def _spawn(self, command: commands.Command) -> None:
-        log = self.home / "logs" / f"{command.name}.log"
-        log.parent.mkdir(exist_ok=True)
-        with log.open("wb") as output:
-            supervisor = process.Supervisor(
-                command.arguments,
-                env={**os.environ, **command.environment},
-                output=output.fileno(),
-                directory=command.directory,
-            )
-            await supervisor.start()
-        self._children.append(
-            Child(name=command.name, supervisor=supervisor, log=log, probe=command.probe)
-        )
+    def _workload(self, pod: pods.Pod) -> tuple[commands.Command, ...]:
+        return commands.workload(pod, self.block, self.home, self._envoy)
 
-    def _write_manifests(self) -> None:
-        """What Kubernetes would say of the running pods and gateways."""
-        folder = self.home / "config" / "up"
-        folder.mkdir(parents=True)
-        listed = [pod.manifest() for pod in self.pods if pod.sidecar]
-        text = yaml.safe_dump_all(
-            [*listed, *commands.gateway_manifests(self.block)], sort_keys=True
-        )
-        (folder / "running.yaml").write_text(text)
+    async def _bring_up(self, wanted: Iterable[commands.Command]) -> None:
+        at = asyncio.get_running_loop().time()
+        started = [await self._children.spawn(command) for command in wanted]
+        # A quarter of a second of imports that the children, started by now, need not wait for.
+        from pilothouse.cli.local import readiness  # noqa: PLC0415
 
-    async def _wait_ready(
-        self,
-        child: Child,
-        session: aiohttp.ClientSession,
-        say: Callable[[str], None],
-        started: float,
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        answer = "no answer"
-        while child.probe:
-            if child.supervisor.returncode is not None:
-                raise MeshError(self._ended(child))
-            ready, answer = await _probe(child.probe, session)
-            if ready:
-                break
-            if loop.time() - started > READY_SECONDS:
-                late = f"{child.name} is not ready after {READY_SECONDS:.0f} s"
-                msg = f"{late}: {answer}\n{child.tail()}"
-                raise MeshError(msg)
-            await asyncio.sleep(POLL_SECONDS)
-        say(f"{child.name} ready after {loop.time() - started:.1f} s")
+        await readiness.wait(started, self._say, started=at)
+        self._children.guard(started)
 
-    def _ended(self, child: Child) -> str:
-        code = child.supervisor.returncode
-        hint = process.exit_hint(code or 0)
-        return f"{child.name} ended with code {code}{f' ({hint})' if hint else ''}\n{child.tail()}"
+    async def warnings(self) -> tuple[str, ...]:
+        """What the services find wrong in the folder, in the words of its user."""
+        from pilothouse.cli.local import checks  # noqa: PLC0415  imports as above
 
-    async def watch(self) -> None:
+        return tuple(map(self._source.in_users_words, await checks.warnings(self.block)))
+
+    async def watch(self) -> NoReturn:
         """Return never; raise as soon as a process ends by itself.
 
         Raises:
-            MeshError: which one, and the end of its log.
+            errors.MeshError: which one, and the end of its log.
         """
-        waits = {
-            asyncio.create_task(child.supervisor.wait(), name=child.name): child
-            for child in self._children
-        }
+        await self._children.failure()
+
+    async def follow(self) -> NoReturn:
+        """Start and stop programs as the folder's Deployments and Pods change; never returns.
+
+        What cannot be run is told, and the rest runs on.
+        """
+        told: tuple[str, ...] = ()
+        while True:
+            manifests = await self._source.changed()
+            known = (*self.pods, *self._failed)
+            wanted, problems = pods.plan(manifests, self.block, before=known)
+            for problem in sorted(set(problems) - set(told)):
+                self._say(f"warning: {problem}")
+            told = problems
+            await self._replace(wanted)
+
+    async def _replace(self, wanted: tuple[pods.Pod, ...]) -> None:
+        going = [pod for pod in self.pods if pod not in wanted]
+        self.pods = tuple(pod for pod in self.pods if pod in wanted)
+        # What failed is tried again when it has changed, and not before.
+        self._failed = tuple(pod for pod in self._failed if pod in wanted)
+        if going:
+            self._write_manifests()
+            await asyncio.sleep(FAREWELL_SECONDS)
+            await self._children.stop([c.name for pod in going for c in self._workload(pod)])
+            self._say(f"stopped {_names(going)}")
+        for pod in wanted:
+            if pod not in self.pods and pod not in self._failed:
+                await self._add(pod)
+
+    async def _add(self, pod: pods.Pod) -> None:
+        wanted = self._workload(pod)
         try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waits:
-                task.cancel()
-            await asyncio.wait(waits)
-        raise MeshError(
-            "\n".join(
-                self._ended(waits[task]) for task in sorted(done, key=lambda task: task.get_name())
-            )
+            ports.require_free(commands.listens_for(pod))
+            # Not ready yet: its sidecar is served, and nobody sends requests to it.
+            self._write_manifests(pod.manifest(ready=False))
+            await self._bring_up(wanted)
+        except errors.MeshError as error:
+            self._say(f"warning: {error}")
+            self._failed = (*self._failed, pod)
+            await self._children.stop([command.name for command in wanted])
+        else:
+            self.pods = tuple(sorted((*self.pods, pod), key=lambda one: one.id))
+        self._write_manifests()
+
+    def _write_manifests(self, *more: Mapping[str, Any]) -> None:
+        """What Kubernetes would say of the running pods and gateways."""
+        running_pods = [pod.manifest() for pod in self.pods if pod.sidecar]
+        text = yaml.safe_dump_all(
+            [*running_pods, *more, *commands.gateway_manifests(self.block)], sort_keys=True
         )
+        sources.replace(self.home / "config" / "up" / "running.yaml", text)
 
     async def stop(self) -> None:
-        """Stop everything: programs and proxies first, then the services they depend on."""
-        services = [child for child in self._children if child.name in commands.SERVICES]
-        others = [child for child in self._children if child.name not in commands.SERVICES]
-        for generation in (others, services):
-            async with asyncio.TaskGroup() as group:
-                for child in generation:
-                    group.create_task(child.supervisor.stop(STOP_GRACE), name=f"stop-{child.name}")
-        self._children.clear()
+        """Stop everything."""
+        await self._children.stop()
 
 
-async def _probe(url: str, session: aiohttp.ClientSession) -> tuple[bool, str]:
-    """Whether it is ready, and what it answered."""
-    try:
-        if url.startswith("tcp:"):
-            host, _, port = url.removeprefix("tcp:").rpartition(":")
-            _, writer = await asyncio.open_connection(host, int(port))
-            writer.close()
-            return True, "open"
-        async with session.get(url) as response:
-            return response.status == 200, " ".join((await response.text()).split())
-    except (OSError, aiohttp.ClientError, TimeoutError) as error:
-        return False, f"{type(error).__name__}: {error}"
-
-
-def read_folder(folder: pathlib.Path) -> tuple[pods.Manifest, ...]:
-    """All documents of a folder's YAML files, for planning pods.
-
-    What is broken in them is told by discovery, not here.
-
-    Raises:
-        MeshError: the folder is not there.
-    """
-    if not folder.is_dir():
-        msg = f"{folder}: no such folder"
-        raise MeshError(msg)
-    found: list[pods.Manifest] = []
-    for path in sorted(
-        p for p in folder.rglob("*") if p.suffix in (".yaml", ".yml", ".json") and p.is_file()
-    ):
-        listed, _ = documents.load(
-            path.read_text(errors="replace"), location=str(path.relative_to(folder))
-        )
-        found.extend(
-            pods.Manifest(
-                location=document.location,
-                directory=str(path.parent.resolve()),
-                body=document.manifest,
-            )
-            for document in listed
-        )
-    return tuple(found)
-
-
-def _link(folder: pathlib.Path, config: pathlib.Path) -> None:
-    """Put the user's folder below the one that the services watch; edits go through the link."""
-    config.mkdir()
-    (config / "user").symlink_to(folder.resolve(), target_is_directory=True)
+def _names(listed: Iterable[pods.Pod]) -> str:
+    return ", ".join(f"{pod.namespace}/{pod.name}" for pod in listed)
 
 
 @contextlib.asynccontextmanager
 async def running(
-    folder: pathlib.Path,
-    *,
-    say: Callable[[str], None],
-    block: int | None = None,
-    keep: bool = False,
+    folder: pathlib.Path, *, say: Say, block: int | None = None, keep: bool = False
 ) -> AsyncIterator[Mesh]:
     """A whole mesh for the time of the block; afterwards no process, port or file of it is left.
 
@@ -288,23 +202,16 @@ async def running(
         keep: leave the folder with logs in place.
 
     Raises:
-        MeshError: the mesh could not be started.
-        addresses.NoBlockError: no block of addresses is free.
+        errors.MeshError: the mesh could not be started, or the folder is not there.
+        process.EnvoyNotFoundError: there is no Envoy.
     """
-    manifests = read_folder(folder)
+    source = sources.Source(folder)
     held = addresses.HeldBlock.take(block)
     home = pathlib.Path(tempfile.mkdtemp(prefix="pilothouse-"))
     try:
-        planned, problems = pods.plan(manifests, held.block)
-        for problem in problems:
-            say(f"warning: {problem}")
-        _link(folder, home / "config")
-        mesh = Mesh(block=held.block, home=home, planned=planned, hosts=pods.hosts(manifests))
+        mesh = Mesh(source=source, block=held.block, home=home, say=say)
         try:
-            try:
-                await mesh.start(say)
-            except* MeshError as group:
-                raise MeshError(str(_first(group))) from group
+            await mesh.start()
             yield mesh
         finally:
             await mesh.stop()
@@ -312,8 +219,3 @@ async def running(
         held.close()
         if not keep:
             shutil.rmtree(home, ignore_errors=True)
-
-
-def _first(group: BaseExceptionGroup[MeshError]) -> BaseException:
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -9,6 +9,7 @@ a fixed loopback address, as a program outside the mesh has.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from pilothouse.model import keys
 
 INJECT = "pilothouse.dev/inject"
 ADDRESS = "pilothouse.dev/address"
+MAX_REPLICAS = 100
+"""More of one program than a machine is for."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,12 @@ class Manifest:
     """Folder of its file: where the pod's command is run."""
     body: Mapping[str, Any]
 
+    @property
+    def name(self) -> tuple[str, str]:
+        """Namespace and name of its object."""
+        metadata = _mapping(self.body.get("metadata"))
+        return str(metadata.get("namespace") or "default"), str(metadata.get("name") or "")
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
@@ -35,6 +44,8 @@ class Pod:
 
     namespace: str
     name: str
+    index: int
+    """Its place in the block of addresses."""
     labels: keys.Labels
     address: str
     """What the mesh knows it by: its sidecar's address, or its own when it has no sidecar."""
@@ -47,7 +58,18 @@ class Pod:
     container: Mapping[str, Any]
     """The container as the manifest has it."""
 
-    def manifest(self) -> dict[str, Any]:
+    @property
+    def id(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Where its container says that it listens."""
+        listed = (_mapping(port).get("containerPort") for port in _list(self.container, "ports"))
+        return tuple(port for port in listed if isinstance(port, int) and 0 < port < 65536)
+
+    def manifest(self, *, ready: bool = True) -> dict[str, Any]:
         """The pod as Kubernetes would show it once it runs."""
         return {
             "apiVersion": "v1",
@@ -62,27 +84,44 @@ class Pod:
                 "phase": "Running",
                 "podIP": self.address,
                 "podIPs": [{"ip": self.address}],
-                "conditions": [{"type": "Ready", "status": "True"}],
+                "conditions": [{"type": "Ready", "status": str(ready)}],
             },
         }
 
 
 def plan(
-    manifests: Iterable[Manifest], block: addresses.Block
+    manifests: Iterable[Manifest],
+    block: addresses.Block,
+    *,
+    before: Iterable[Pod] = (),
 ) -> tuple[tuple[Pod, ...], tuple[str, ...]]:
-    """The pods of all manifests, sorted by namespace and name, and what cannot be run and why."""
+    """The pods of all manifests, sorted by namespace and name, and what cannot be run and why.
+
+    Args:
+        manifests: of the whole folder; of two that name the same object, the first counts.
+        block: where their addresses are from.
+        before: pods that run already; those that stay keep their addresses.
+    """
     problems: list[str] = []
-    templates = []
+    templates: dict[tuple[str, str], _Template] = {}
+    seen: set[tuple[str, ...]] = set()
     for manifest in manifests:
         kind = manifest.body.get("kind")
         if kind in ("Deployment", "Pod"):
-            templates.extend(_templates(manifest, problems))
+            key = (str(kind), *manifest.name)
+            if key not in seen:  # a second one is a problem that discovery tells
+                templates.update({one.id: one for one in _templates(manifest, problems)})
+            seen.add(key)
         elif kind in ("StatefulSet", "DaemonSet", "Job", "CronJob", "ReplicaSet"):
             problems.append(
                 f"{manifest.location}: {kind} is not run here; write a Deployment or Pod"
             )
-    templates.sort(key=lambda one: (one.namespace, one.name))
-    pods = tuple(_pod(template, index, block) for index, template in enumerate(templates))
+    kept = {pod.id: pod.index for pod in before if pod.id in templates}
+    free = (index for index in itertools.count() if index not in set(kept.values()))
+    pods = tuple(
+        _pod(templates[one], kept[one] if one in kept else next(free), block)
+        for one in sorted(templates)
+    )
     return pods, tuple(sorted(problems))
 
 
@@ -95,28 +134,34 @@ class _Template:
     container: Mapping[str, Any]
     directory: str
 
+    @property
+    def id(self) -> tuple[str, str]:
+        return self.namespace, self.name
+
 
 def _templates(manifest: Manifest, problems: list[str]) -> list[_Template]:
     body = manifest.body
     metadata = _mapping(body.get("metadata"))
-    name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace") or "default")
+    namespace, name = manifest.name
     spec = _mapping(body.get("spec"))
     where = f"{manifest.location}: {body['kind']} {namespace}/{name}"
     if body["kind"] == "Deployment":
         replicas = spec.get("replicas", 1)
         template = _mapping(spec.get("template"))
         metadata, spec = _mapping(template.get("metadata")), _mapping(template.get("spec"))
-        if not isinstance(replicas, int) or replicas < 0:
-            problems.append(f"{where}: spec.replicas: must be a number, 0 or greater")
+        if not isinstance(replicas, int) or not 0 <= replicas <= MAX_REPLICAS:
+            problems.append(f"{where}: spec.replicas: must be a number from 0 to {MAX_REPLICAS}")
             return []
         names = [f"{name}-{index}" for index in range(replicas)]
     else:
         # The manifest is in the folder too, without an address: the running pod needs a name of its
         # own.
         names = [f"{name}-local"]
-    containers = [
-        c for c in spec.get("containers") or () if isinstance(c, Mapping) and c.get("command")
-    ]
+    if not name:
+        problems.append(f"{manifest.location}: {body['kind']}: metadata.name: is missing")
+        return []
+    containers = [_mapping(one) for one in _list(spec, "containers")]
+    containers = [one for one in containers if _list(one, "command")]
     if not containers:
         problems.append(f"{where}: no container has a command; images cannot be run here")
         return []
@@ -139,16 +184,22 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def _list(body: Mapping[str, Any], field: str) -> list[Any]:
+    value = body.get(field)
+    return value if isinstance(value, list) else []
+
+
 def _pod(template: _Template, index: int, block: addresses.Block) -> Pod:
     sidecar = template.annotations.get(INJECT, "true") != "false"
     fixed = template.annotations.get(ADDRESS)
     address = fixed or block.pod(index)
     application = block.application(index) if sidecar else address
     container = template.container
-    command = (*container["command"], *(container.get("args") or ()))
+    command = (*container["command"], *_list(container, "args"))
     return Pod(
         namespace=template.namespace,
         name=template.name,
+        index=index,
         labels=template.labels,
         address=address,
         application_address=application,
@@ -167,7 +218,7 @@ def _environment(
 ) -> keys.Labels:
     given = {
         str(entry["name"]): str(entry.get("value", ""))
-        for entry in template.container.get("env") or ()
+        for entry in _list(template.container, "env")
         if isinstance(entry, Mapping) and "name" in entry
     }
     known = {
@@ -189,7 +240,7 @@ def hosts(manifests: Iterable[Manifest]) -> tuple[str, ...]:
                 str(rule["host"])
                 for manifest in manifests
                 if manifest.body.get("kind") == "Ingress"
-                for rule in _mapping(manifest.body.get("spec")).get("rules") or ()
+                for rule in _list(_mapping(manifest.body.get("spec")), "rules")
                 if isinstance(rule, Mapping) and rule.get("host")
             }
         )
