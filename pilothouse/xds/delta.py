@@ -61,7 +61,7 @@ class DeltaStream(streams.Stream):
         if not state.type.retracted:
             removed.clear()
         for name in state.forced:
-            if not state.subscription.covers(name):
+            if name in sent or not state.subscription.covers(name):
                 continue
             resource = view.get(state.type.type_url, name)
             if resource is not None:

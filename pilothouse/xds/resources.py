@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+import operator
 import types as stdlib_types
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
@@ -305,7 +306,7 @@ _Value = TypeVar("_Value", Layer, Snapshot)
 
 
 class _Memo(Generic[_Value]):
-    """Differences by type for pairs of values, as long as both values are in use."""
+    """Differences by type for pairs of values, as long as both are in use."""
 
     def __init__(self) -> None:
         self._found: weakref.WeakKeyDictionary[
@@ -374,20 +375,21 @@ def _combine(old: Snapshot, new: Snapshot, type_url: str, found: list[Difference
         for name in difference.removed
         if new.get(type_url, name) is None
     ]
-    return Difference(changed=tuple(sorted(changed, key=_name)), removed=tuple(sorted(removed)))
+    changed.sort(key=operator.attrgetter("name"))
+    return Difference(changed=tuple(changed), removed=tuple(sorted(removed)))
 
 
 def _layer_diff(old: Layer, new: Layer, type_url: str) -> Difference:
-    by_type = _layers.of(old, new)
-    found = by_type.get(type_url)
+    before, after = old.resources(type_url), new.resources(type_url)
+    if before is after:
+        return _NOTHING  # mostly because neither layer is about this type
+    found = (by_type := _layers.of(old, new)).get(type_url)
     if found is None:
-        found = by_type[type_url] = _compare(old.resources(type_url), new.resources(type_url))
+        found = by_type[type_url] = _compare(before, after)
     return found
 
 
 def _compare(before: Mapping[str, Resource], after: Mapping[str, Resource]) -> Difference:
-    if before is after:
-        return _NOTHING
     changed = tuple(
         resource
         for name, resource in after.items()
@@ -396,7 +398,3 @@ def _compare(before: Mapping[str, Resource], after: Mapping[str, Resource]) -> D
     )
     removed = tuple(name for name in before if name not in after)
     return Difference(changed=changed, removed=removed) if changed or removed else _NOTHING
-
-
-def _name(resource: Resource) -> str:
-    return resource.name

@@ -85,7 +85,7 @@ class SotwStream(streams.Stream):
             return resources.Difference(changed=tuple(state.wanted(view)))
         changed = state.wanted(view) if state.whole else state.missing(view).changed
         named = {one.name: one for one in changed}
-        for name in state.forced:
+        for name in state.forced - named.keys():
             resource = view.get(state.type.type_url, name)
             if resource is not None and state.subscription.covers(name):
                 named[name] = resource

@@ -124,7 +124,8 @@ class Stream(abc.ABC):
         self._table = table
         self._default_type = default_type
         self._states: dict[str, type_state.TypeState] = {}
-        self._dirty: set[str] = set()
+        self._dirty: dict[str, resources.Difference] = {}
+        """What the next response of a type must hold, for types that have something to say."""
         self._settled = resources.Snapshot.EMPTY
         self._waiting: set[str] = set()
         """Types to be answered once the clusters of an earlier stream are up to date."""
@@ -151,14 +152,10 @@ class Stream(abc.ABC):
 
     def poll(self) -> Response | None:
         """The next response to write, or None."""
-        while self._dirty:
-            url = min(self._dirty, key=self._order)
-            self._dirty.discard(url)
-            state = self._states[url]
-            content = self._content(state, self.current)
-            if content is not None:
-                return self._write(state, content)
-        return None
+        if not self._dirty:
+            return None
+        url = min(self._dirty, key=self._order)
+        return self._write(self._states[url], self._dirty.pop(url))
 
     @property
     def in_sync(self) -> bool:
@@ -227,27 +224,26 @@ class Stream(abc.ABC):
         self._advance()
 
     def _first_step(self, target: resources.Snapshot) -> resources.Snapshot:
-        refused = [
-            state
-            for state in self._states.values()
+        base = self.current
+        refused = {
+            url: state
+            for url, state in self._states.items()
             if state.type.gated and state.refused is not None
-        ]
-        # What was refused is no step that was reached: a bad cluster must not stay in the union.
-        base = self._settled if refused else self.current
+        }
+        if refused:
+            if any(state.stuck(target) for state in refused.values()):
+                return transition.hold(base, target)
+            if self._settled is resources.Snapshot.EMPTY:
+                return target
+            # A bad cluster must not stay in the union: what was refused was not reached.
+            base = transition.rollback(self._settled, base, frozenset(refused))
         if base is resources.Snapshot.EMPTY:
             return target
         step = transition.next_step(base, target)
-        if refused:
-            drops = resources.diff(base, step, types.CLUSTER.type_url).removed
-            ready = not drops or self._holds_users(base)
-        else:
-            ready = self._reached() or transition.only_adds(base, step)
-        if not ready:
+        if not (transition.only_adds(base, step) or (not refused and self._reached())):
             step = transition.hold(base, target)  # `_advance` goes on from there
-        if any(
-            state.stuck(base) and state.stuck(step) and not state.stuck(target) for state in refused
-        ):
-            # The way begins with what is refused, so it leads nowhere: straight on.
+        if any(state.stuck(base) and state.stuck(step) for state in refused.values()):
+            # What is refused had been accepted before, so the way leads nowhere: straight on.
             return target
         return step
 
@@ -272,14 +268,15 @@ class Stream(abc.ABC):
         """
         if self.target is None or state.outstanding:
             return
+        self._dirty.pop(state.type.type_url, None)
         clusters = self._states.get(types.CLUSTER.type_url)
         if clusters is not None and clusters.delays(state):
             self._waiting.add(state.type.type_url)
             return
-        if self._content(state, self.current) is not None:
-            self._dirty.add(state.type.type_url)
+        content = self._content(state, self.current)
+        if content is not None:
+            self._dirty[state.type.type_url] = content
             return
-        self._dirty.discard(state.type.type_url)
         if state.claimed and state.subscription.wildcard:
             state.sent_version = state.acked_version = self.current.version(state.type.type_url)
         if not state.stuck(self.current):
@@ -318,11 +315,13 @@ class Stream(abc.ABC):
     def _write(self, state: type_state.TypeState, content: resources.Difference) -> Response:
         """Build the next response of a type."""
         url, view = state.type.type_url, self.current
-        fresh = state.missing(view).changed if state.answered else content.changed
+        parents = any(one.references for one in content.changed)
+        fresh = state.missing(view).changed if parents and state.answered else content.changed
         version = view.version(url)
         names = [one.name for one in content.changed]
         state.write(view, version, [*names, *content.removed])
-        self._warm_leaves(fresh)
+        if parents:
+            self._warm_leaves(fresh)
         return Response(
             type_url=url,
             nonce=state.nonce,

@@ -21,32 +21,47 @@ from __future__ import annotations
 import enum
 import weakref
 from collections.abc import Iterable
+from typing import Final
 
 from pilothouse.xds import resources, types
 
-_GATED = frozenset(each.type_url for each in types.ALL if each.gated)
-_CLUSTER = types.CLUSTER.type_url
-_UPPER = _GATED - {_CLUSTER}
+_CLUSTER: Final = types.CLUSTER.type_url
+_UPPER: Final = tuple(
+    each.type_url for each in types.ALL if each.gated and each is not types.CLUSTER
+)
+_GATED: Final = frozenset({_CLUSTER, *_UPPER})
 
 
-class _Step(enum.Enum):
-    """What an intermediate snapshot takes from the target; leaves are of both in each."""
+class _From(enum.Enum):
+    """Which of two snapshots a mixed one has a type from; if both, then the newer one first."""
 
-    HOLD = enum.auto()
-    """Clusters, listeners and routes of before."""
-    ADD = enum.auto()
-    """Clusters of both; listeners and routes of before."""
-    USE = enum.auto()
-    """Clusters of both; listeners and routes of the target."""
-    DROP = enum.auto()
-    """Clusters, listeners and routes of the target."""
+    OLD = enum.auto()
+    NEW = enum.auto()
+    BOTH = enum.auto()
 
+
+_Recipe = tuple[tuple[str, _From], ...]
+"""Type URL to source, for gated types; leaves are of both."""
+
+
+def _recipe(clusters: _From, upper: _From) -> _Recipe:
+    return ((_CLUSTER, clusters), *((url, upper) for url in _UPPER))
+
+
+_HOLD: Final = _recipe(_From.OLD, _From.OLD)
+_ADD: Final = _recipe(_From.BOTH, _From.OLD)
+_USE: Final = _recipe(_From.BOTH, _From.NEW)
+_DROP: Final = _recipe(_From.NEW, _From.NEW)
 
 _Steps = weakref.WeakKeyDictionary[
     resources.Snapshot, weakref.WeakKeyDictionary[resources.Snapshot, resources.Snapshot | None]
 ]
 _next: _Steps = weakref.WeakKeyDictionary()
-_holds: _Steps = weakref.WeakKeyDictionary()
+_Mixes = weakref.WeakKeyDictionary[
+    resources.Snapshot,
+    weakref.WeakKeyDictionary[resources.Snapshot, dict[_Recipe, resources.Snapshot]],
+]
+_mixes: _Mixes = weakref.WeakKeyDictionary()
 
 
 def next_step(current: resources.Snapshot, target: resources.Snapshot) -> resources.Snapshot:
@@ -65,11 +80,18 @@ def next_step(current: resources.Snapshot, target: resources.Snapshot) -> resour
 
 def hold(current: resources.Snapshot, target: resources.Snapshot) -> resources.Snapshot:
     """The step to wait at until ``current`` is acknowledged: it, with the newest of the leaves."""
-    per_target = _holds.setdefault(current, weakref.WeakKeyDictionary())
-    step = per_target.get(target)
-    if step is None:
-        step = per_target[target] = _mix(current, target, _Step.HOLD)
-    return step
+    return _mix(current, target, _HOLD)
+
+
+def rollback(
+    settled: resources.Snapshot, current: resources.Snapshot, refused: frozenset[str]
+) -> resources.Snapshot:
+    """Where a client stands that refused types of ``current`` after it accepted ``settled``.
+
+    The refused ones are as they were, the others as they are.
+    """
+    recipe = tuple((url, _From.OLD if url in refused else _From.NEW) for url in (_CLUSTER, *_UPPER))
+    return _mix(settled, current, recipe)
 
 
 def only_adds(current: resources.Snapshot, step: resources.Snapshot) -> bool:
@@ -90,11 +112,11 @@ def _intermediate(
     clusters = resources.diff(current, target, _CLUSTER)
     upper = any(resources.diff(current, target, url) for url in _UPPER)
     if clusters.changed and upper:
-        return _mix(current, target, _Step.ADD)
+        return _mix(current, target, _ADD)
     if clusters.removed and upper:
-        return _mix(current, target, _Step.USE)
+        return _mix(current, target, _USE)
     if clusters and _loses_leaves(current, target):
-        return _mix(current, target, _Step.DROP)
+        return _mix(current, target, _DROP)
     return None
 
 
@@ -103,19 +125,28 @@ def _loses_leaves(current: resources.Snapshot, target: resources.Snapshot) -> bo
     return any(resources.diff(current, target, url).removed for url in leaves)
 
 
-def _mix(
-    current: resources.Snapshot, target: resources.Snapshot, step: _Step
-) -> resources.Snapshot:
+def _mix(old: resources.Snapshot, new: resources.Snapshot, recipe: _Recipe) -> resources.Snapshot:
+    """Two snapshots in one; worked out once for each pair."""
+    if old is new:
+        return new
+    per_pair = _mixes.setdefault(old, weakref.WeakKeyDictionary()).setdefault(new, {})
+    mixed = per_pair.get(recipe)
+    if mixed is None:
+        mixed = per_pair[recipe] = _mixed(old, new, recipe)
+    return mixed
+
+
+def _mixed(old: resources.Snapshot, new: resources.Snapshot, recipe: _Recipe) -> resources.Snapshot:
     layers = [
-        before if before is after else _mixed_layer(before, after, step)
-        for before, after in resources.pairs(current, target)
+        before if before is after else _mixed_layer(before, after, recipe)
+        for before, after in resources.pairs(old, new)
     ]
     try:
         return resources.Snapshot.of(layers)
     except ValueError:
         # A resource went from one layer to another: its two versions must meet in one place.
-        before, after = (resources.Layer.of(_all(one)) for one in (current, target))
-        return resources.Snapshot.of((_mixed_layer(before, after, step),))
+        before, after = (resources.Layer.of(_all(one)) for one in (old, new))
+        return resources.Snapshot.of((_mixed_layer(before, after, recipe),))
 
 
 def _all(snapshot: resources.Snapshot) -> Iterable[resources.Resource]:
@@ -123,31 +154,28 @@ def _all(snapshot: resources.Snapshot) -> Iterable[resources.Resource]:
 
 
 _LayerMemo = weakref.WeakKeyDictionary[
-    resources.Layer, weakref.WeakKeyDictionary[resources.Layer, dict[_Step, resources.Layer]]
+    resources.Layer, weakref.WeakKeyDictionary[resources.Layer, dict[_Recipe, resources.Layer]]
 ]
 _layer_memo: _LayerMemo = weakref.WeakKeyDictionary()
 
 
-def _mixed_layer(before: resources.Layer, after: resources.Layer, step: _Step) -> resources.Layer:
+def _mixed_layer(
+    before: resources.Layer, after: resources.Layer, recipe: _Recipe
+) -> resources.Layer:
     """Two layers in one; worked out once for each pair, however many snapshots share them."""
     per_pair = _layer_memo.setdefault(before, weakref.WeakKeyDictionary()).setdefault(after, {})
-    mixed = per_pair.get(step)
+    mixed = per_pair.get(recipe)
     if mixed is None:
+        sources = dict(recipe)
         parts: list[resources.Resource] = []
         for url in sorted({*before.types, *after.types}):
-            parts.extend(_mixed_type(before, after, url, step))
-        mixed = per_pair[step] = resources.Layer.of(parts)
+            old, new = before.resources(url), after.resources(url)
+            match sources.get(url, _From.BOTH):
+                case _From.OLD:
+                    parts.extend(old.values())
+                case _From.NEW:
+                    parts.extend(new.values())
+                case _From.BOTH:
+                    parts.extend({**old, **new}.values())
+        mixed = per_pair[recipe] = resources.Layer.of(parts)
     return mixed
-
-
-def _mixed_type(
-    before: resources.Layer, after: resources.Layer, url: str, step: _Step
-) -> Iterable[resources.Resource]:
-    old, new = before.resources(url), after.resources(url)
-    if url in _UPPER:
-        return (old if step in {_Step.HOLD, _Step.ADD} else new).values()
-    if url == _CLUSTER and step is _Step.HOLD:
-        return old.values()
-    if url == _CLUSTER and step is _Step.DROP:
-        return new.values()
-    return {**old, **new}.values()

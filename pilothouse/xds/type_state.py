@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 
 from pilothouse.xds import resources, subscription, types
@@ -109,11 +110,12 @@ class TypeState:
 
     def wanted(self, view: resources.Snapshot) -> Iterable[resources.Resource]:
         """All resources of a view that the client wants, in name order."""
-        url = self.type.type_url
         if self.subscription.wildcard:
-            return view.resources(url).values()
-        found = (view.get(url, name) for name in sorted(self.subscription.names))
-        return (resource for resource in found if resource is not None)
+            return view.resources(self.type.type_url).values()
+        names = self.subscription.names
+        parts = (layer.resources(self.type.type_url) for layer in view.layers)
+        found = [part[name] for part in parts for name in names & part.keys()]
+        return sorted(found, key=operator.attrgetter("name"))
 
     def count(self, view: resources.Snapshot) -> int:
         """How many resources of a view the client wants."""

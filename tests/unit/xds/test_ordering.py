@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Order, warming and make before break on a stream: P49 to P55 of the protocol."""
+"""Order and make before break on a stream: P49, P50, P54 and P55 of the protocol."""
 
 import pytest
 
@@ -185,6 +185,37 @@ def test_p50_a_refused_cluster_alone_keeps_the_rest_where_it_is(peer):
     assert peer.read() == []
 
 
+def test_p50_a_refused_route_that_returns_beside_others_is_not_sent_again(peer):
+    """Nor is anything else, but endpoints: the target cannot be reached."""
+    _started(peer, _mesh("x"), "x")
+    bad = [cluster("x"), resource(EDS, "x"), resource(LDS, "l", refers=[(RDS, "r")])]
+    peer.stream.update(snapshot(*bad, route("r", "x", "bad")))
+    peer.answer(peer.read_one(), refuse="bad")
+    bad[1] = resource(EDS, "x", "2")
+    peer.stream.update(snapshot(*bad, cluster("y"), route("r", "x", "bad")))
+    assert peer.read_one().resources == {"x": body("x", "2")}
+    assert not peer.stream.in_sync
+
+
+def test_p50_a_refusal_does_not_take_endpoints_from_what_is_warming(peer):
+    """Clusters that were sent before the refusal, and are not acknowledged, still need them."""
+    _started(peer, _mesh("x"), "x")
+    peer.stream.update(
+        snapshot(*(one for one in _mesh("x").layers[0] if one.type_url != RDS), route("r", "bad"))
+    )
+    routes = peer.read_one()
+    peer.stream.update(_mesh("y"))
+    assert peer.read_one().type_url == CDS
+    peer.ask(EDS, "y")
+    peer.answer(routes, refuse="bad")
+    peer.stream.update(_mesh("x"))
+    answers = [reply for reply in peer.read() if reply.type_url == EDS]
+    assert [list(reply.resources) for reply in answers] == [["y"]]
+    for reply in answers:
+        peer.answer(reply)
+    assert peer.stream.current.get(EDS, "y") is not None
+
+
 def test_p50_a_route_that_is_refused_late_does_not_block_the_next(peer):
     """Clusters were in force before routes were asked for; these are refused, then mended."""
     peer.ask(CDS)
@@ -247,111 +278,6 @@ def test_p50_a_first_refusal_does_not_take_listeners_away(peer):
     peer.stream.update(_mesh("x", version="2"))
     assert [reply.type_url for reply in peer.settle()] == [CDS]
     assert peer.stream.in_sync
-
-
-def test_p51_endpoints_follow_a_changed_cluster_once_in_delta():
-    """Envoy warms it anew and asks nobody: they are pushed, right after the clusters."""
-    peer = xds_peer.connect("delta")
-    view = [cluster("a"), cluster("b"), resource(EDS, "a"), resource(EDS, "b")]
-    peer.ask(CDS)
-    peer.ask(EDS, "a", "b")
-    peer.stream.update(snapshot(*view))
-    peer.settle()
-    peer.stream.update(snapshot(cluster("a", "2"), *view[1:]))
-    clusters, endpoints = peer.read()
-    assert clusters.resources == {"a": body("a", "2")}
-    assert (endpoints.type_url, endpoints.resources) == (EDS, {"a": body("a")})
-    peer.answer(endpoints)
-    peer.answer(clusters)
-    assert peer.read() == []
-
-
-def test_p51_endpoints_that_changed_too_are_sent_once_in_delta():
-    """One response holds both reasons."""
-    peer = xds_peer.connect("delta")
-    peer.ask(CDS)
-    peer.ask(EDS, "a")
-    peer.stream.update(snapshot(cluster("a"), resource(EDS, "a")))
-    peer.settle()
-    peer.stream.update(snapshot(cluster("a", "2"), resource(EDS, "a", "2")))
-    assert [reply.type_url for reply in peer.settle()] == [CDS, EDS]
-
-
-def test_p51_endpoints_in_flight_are_pushed_again_after_a_changed_cluster():
-    """What was written before the clusters does not count for them."""
-    peer = xds_peer.connect("delta")
-    peer.ask(CDS)
-    peer.ask(EDS, "a")
-    peer.stream.update(snapshot(cluster("a"), resource(EDS, "a")))
-    peer.settle()
-    peer.stream.update(snapshot(cluster("a"), resource(EDS, "a", "2")))
-    endpoints = peer.read_one()
-    peer.stream.update(snapshot(cluster("a", "2"), resource(EDS, "a", "2")))
-    assert peer.read_one().type_url == CDS
-    peer.answer(endpoints)
-    assert peer.read_one().resources == {"a": body("a", "2")}
-
-
-def test_p51_the_same_request_again_is_answered_once_in_state_of_the_world():
-    """Envoy repeats nonce, version and names, like an old acknowledgement."""
-    peer = xds_peer.connect("sotw")
-    peer.ask(CDS)
-    peer.ask(EDS, "a")
-    peer.stream.update(snapshot(cluster("a"), resource(EDS, "a")))
-    peer.settle()
-    peer.stream.update(snapshot(cluster("a", "2"), resource(EDS, "a")))
-    assert peer.read_one().type_url == CDS
-    peer.ask(EDS)
-    assert [reply.resources for reply in peer.settle()] == [{"a": body("a")}]
-    assert peer.read() == []
-
-
-@pytest.mark.parametrize("drop", [(), ("b",)])
-@pytest.mark.parametrize("add", [(), ("c",)])
-def test_p51_a_changed_cluster_among_others_gets_its_endpoints(drop, add):
-    """State of the world: one request asks for new names and, silently, for old ones again."""
-    peer = xds_peer.connect("sotw")
-    peer.ask(CDS)
-    peer.ask(EDS, "a", "b")
-    leaves = [resource(EDS, name) for name in "abc"]
-    peer.stream.update(snapshot(cluster("a"), cluster("b"), *leaves))
-    peer.settle()
-    rest = [cluster(name) for name in "bc" if name not in drop]
-    peer.stream.update(snapshot(cluster("a", "2"), *rest, *leaves))
-    peer.read_one()
-    peer.ask(EDS, *add, drop=drop)
-    (reply,) = peer.settle()
-    assert set(reply.resources) >= {"a", *add}
-
-
-def test_p51_an_acknowledgement_that_hides_a_wish_is_heard():
-    """State of the world: Envoy merges what it has to say of one type into one request."""
-    peer = xds_peer.connect("sotw")
-    peer.ask(CDS)
-    peer.ask(EDS, "a", "b")
-    leaves = [resource(EDS, "a"), resource(EDS, "b")]
-    peer.stream.update(snapshot(cluster("a"), cluster("b"), *leaves))
-    peer.settle()
-    leaves[1] = resource(EDS, "b", "2")
-    peer.stream.update(snapshot(cluster("a"), cluster("b"), *leaves))
-    endpoints = peer.read_one()
-    peer.stream.update(snapshot(cluster("a", "2"), cluster("b"), *leaves))
-    assert peer.read_one().type_url == CDS
-    peer.answer(endpoints)
-    assert [reply.resources for reply in peer.settle()] == [{"a": body("a")}]
-
-
-def test_p52_a_secret_follows_a_changed_listener_in_delta():
-    """Its new version may wait for it, though the secret did not change."""
-    peer = xds_peer.connect("delta")
-    peer.ask(LDS)
-    peer.ask(SDS, "s")
-    peer.stream.update(snapshot(resource(LDS, "l", refers=[(SDS, "s")]), resource(SDS, "s")))
-    peer.settle()
-    peer.stream.update(snapshot(resource(LDS, "l", "2", refers=[(SDS, "s")]), resource(SDS, "s")))
-    replies = peer.settle()
-    assert [reply.type_url for reply in replies] == [LDS, SDS]
-    assert replies[1].resources == {"s": body("s")}
 
 
 def test_p54_a_request_is_answered_from_the_step_that_is_delivered(peer):
