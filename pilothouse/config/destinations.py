@@ -1,21 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of a DestinationPolicy and of an ExternalService that it can break by itself."""
+"""The rules of an ExternalService that it can break by itself."""
 
 from __future__ import annotations
 
-from pilothouse.api.config.v1alpha1 import destination_policy_pb2, external_service_pb2
+from pilothouse.api.config.v1alpha1 import external_service_pb2
 from pilothouse.config import checks, syntax
 
 _STATIC = external_service_pb2.ExternalServiceSpec.RESOLUTION_STATIC
-
-
-def check_policy(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.Found:
-    """Every rule that the spec of a DestinationPolicy breaks, in the order of its fields."""
-    yield from checks.required("spec.service", spec.service, syntax.label)
-    yield from checks.optional("spec.namespace", spec.namespace, syntax.label)
-    yield from checks.labels("spec.labels", spec.labels)
-    if spec.HasField("connect_timeout"):
-        yield from checks.duration("spec.connectTimeout", spec.connect_timeout, positive=True)
 
 
 def check_external_service(spec: external_service_pb2.ExternalServiceSpec) -> checks.Found:

@@ -12,6 +12,7 @@ from typing import Any
 from pilothouse.config import (
     checks,
     conflicts,
+    destination_policies,
     destinations,
     mesh,
     objects,
@@ -47,7 +48,7 @@ def _spec(config: objects.Config) -> checks.Found:
     spec: Any = config.spec
     match config.key.kind:
         case "DestinationPolicy":
-            yield from destinations.check_policy(spec)
+            yield from destination_policies.check(spec)
         case "ExternalService":
             yield from destinations.check_external_service(spec)
         case "MeshConfig":

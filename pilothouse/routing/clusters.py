@@ -8,12 +8,10 @@ from collections.abc import Iterable, Mapping
 
 from pilothouse.model import keys
 from pilothouse.model import services as registry
-from pilothouse.routing import catalogue, parsed, plan, routes, rules
+from pilothouse.routing import catalogue, parsed, plan, routes, rules, upstreams
 from pilothouse.routing import memo as memory
 
 ByLabels = Mapping[keys.Labels, parsed.Policy]
-
-_NO_LIMITS = plan.CircuitBreaker()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,27 +42,12 @@ def arrange(policies: tuple[parsed.Policy, ...]) -> Policies:
     return Policies(producers=producers, consumers=consumers, losers=losers)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How to talk to a cluster: every section from the first policy that has it."""
-
-    connect_timeout_ms: int = 10_000
-    load_balancer: plan.LoadBalancer = "least_request"
-    circuit_breaker: plan.CircuitBreaker = _NO_LIMITS
-
-
-DEFAULTS = Settings()
-
-
-def settings(applying: tuple[parsed.Policy, ...]) -> Settings:
+def settings(applying: tuple[parsed.Policy, ...]) -> upstreams.Settings:
     """Merge policies by whole section; the first that sets a section wins it."""
-    merged: dict[str, object] = {}
-    for policy in applying:
-        for field in ("connect_timeout_ms", "load_balancer", "circuit_breaker"):
-            value = getattr(policy, field)
-            if value is not None:
-                merged.setdefault(field, value)
-    return dataclasses.replace(DEFAULTS, **merged)  # type: ignore[arg-type]
+    merged = upstreams.Sections()
+    for policy in reversed(applying):
+        merged.update(policy.sections)
+    return upstreams.Settings(**merged) if merged else upstreams.DEFAULTS
 
 
 NO_POLICIES: ByLabels = {}
@@ -80,8 +63,9 @@ def applying(own: ByLabels, shared: ByLabels, labels: keys.Labels) -> tuple[pars
     """
     if not own and not shared:
         return ()
-    found = (own.get(labels), own.get(()), shared.get(labels), shared.get(()))
-    return tuple(dict.fromkeys(one for one in found if one is not None))
+    wanted = (labels, ()) if labels else ((),)
+    found = [policies.get(each) for policies in (own, shared) for each in wanted]
+    return tuple(one for one in found if one is not None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,13 +109,10 @@ def cluster(
     origins: plan.Origins,
 ) -> plan.Cluster:
     """A cluster of mesh endpoints."""
-    chosen = settings(policies)
     return plan.Cluster(
         key=key,
         http2=http2,
-        connect_timeout_ms=chosen.connect_timeout_ms,
-        load_balancer=chosen.load_balancer,
-        circuit_breaker=chosen.circuit_breaker,
+        settings=settings(policies),
         origins=routes.merge_origins(origins, *(policy.origins for policy in policies)),
     )
 

@@ -11,7 +11,7 @@ import dataclasses
 from typing import NamedTuple
 
 from pilothouse.model import keys, secrets
-from pilothouse.routing import plan
+from pilothouse.routing import plan, upstreams
 
 
 class Ref(NamedTuple):
@@ -101,16 +101,15 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A DestinationPolicy; None is an unset section."""
+    """A DestinationPolicy."""
 
     key: keys.ObjectKey
     origins: plan.Origins
     created: int
     service: keys.ServiceKey
     labels: keys.Labels
-    connect_timeout_ms: int | None
-    load_balancer: plan.LoadBalancer | None
-    circuit_breaker: plan.CircuitBreaker | None
+    sections: upstreams.Sections
+    """Those that it has; never mutated."""
 
 
 class ExternalPort(NamedTuple):

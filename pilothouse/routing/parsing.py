@@ -7,10 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar, cast
 
-from google.protobuf import duration_pb2
-
 from pilothouse.api.config.v1alpha1 import (
-    destination_policy_pb2,
     external_service_pb2,
     mesh_config_pb2,
     mesh_gateway_pb2,
@@ -19,7 +16,7 @@ from pilothouse.api.config.v1alpha1 import (
 from pilothouse.config import objects
 from pilothouse.model import keys, secrets
 from pilothouse.routing import memo as memory
-from pilothouse.routing import names, parsed, plan
+from pilothouse.routing import names, parsed, plan, policies, readers
 
 MESH_CONFIG = keys.ObjectKey("MeshConfig", objects.ROOT_NAMESPACE, "default")
 """The only MeshConfig that is used."""
@@ -53,21 +50,11 @@ def parse(memo: memory.Memo, configs: Mapping[keys.ObjectKey, objects.Config]) -
     mesh = configs.get(MESH_CONFIG)
     return Objects(
         rules=read("RouteRule", rule),
-        policies=read("DestinationPolicy", policy),
+        policies=read("DestinationPolicy", policies.policy),
         externals=read("ExternalService", external),
         gateways=read("MeshGateway", gateway),
         tracing=None if mesh is None else memo.leaf(tracing, mesh.key, mesh),
     )
-
-
-def origins(meta: objects.Meta) -> plan.Origins:
-    """The object and what it was derived from, sorted."""
-    return tuple(sorted({meta.key, *meta.origins}))
-
-
-def milliseconds(duration: duration_pb2.Duration) -> int:
-    """Whole milliseconds, rounded up: a tiny limit must not become 0, which means none."""
-    return duration.seconds * 1000 + -(-duration.nanos // 1_000_000)
 
 
 def rule(config: objects.Config) -> parsed.Rule:
@@ -75,7 +62,7 @@ def rule(config: objects.Config) -> parsed.Rule:
     spec = cast("route_rule_pb2.RouteRuleSpec", config.spec)
     return parsed.Rule(
         key=config.key,
-        origins=origins(config.meta),
+        origins=readers.origins(config.meta),
         created=config.meta.created,
         priority=spec.priority,
         parents=tuple(_parent(parent, namespace=config.key.namespace) for parent in spec.parents),
@@ -111,7 +98,7 @@ def _route(
             for destination in route.destinations
         ),
         redirect=_redirect(route.redirect) if route.HasField("redirect") else None,
-        timeout_ms=milliseconds(route.timeout),
+        timeout_ms=readers.milliseconds(route.timeout),
         retry=_retry(route.retry),
     )
 
@@ -187,47 +174,8 @@ def _retry(retry: route_rule_pb2.HttpRetry) -> plan.Retry | None:
         return None
     return plan.Retry(
         attempts=attempts,
-        per_try_timeout_ms=milliseconds(retry.per_try_timeout) or None,
+        per_try_timeout_ms=readers.milliseconds(retry.per_try_timeout) or None,
         retry_on=tuple(retry.retry_on) or plan.Retry().retry_on,
-    )
-
-
-def policy(config: objects.Config) -> parsed.Policy:
-    """Read a DestinationPolicy."""
-    spec = cast("destination_policy_pb2.DestinationPolicySpec", config.spec)
-    key = keys.ServiceKey(spec.namespace or config.key.namespace, spec.service)
-    timeout = spec.HasField("connect_timeout")
-    return parsed.Policy(
-        key=config.key,
-        origins=origins(config.meta),
-        created=config.meta.created,
-        service=key,
-        labels=keys.labels(dict(spec.labels)),
-        connect_timeout_ms=milliseconds(spec.connect_timeout) if timeout else None,
-        load_balancer=_BALANCERS[spec.load_balancer.policy],
-        circuit_breaker=_breaker(spec.circuit_breaker)
-        if spec.HasField("circuit_breaker")
-        else None,
-    )
-
-
-_BALANCERS: dict[int, plan.LoadBalancer | None] = {
-    destination_policy_pb2.LoadBalancer.POLICY_UNSPECIFIED: None,
-    destination_policy_pb2.LoadBalancer.POLICY_LEAST_REQUEST: "least_request",
-    destination_policy_pb2.LoadBalancer.POLICY_ROUND_ROBIN: "round_robin",
-    destination_policy_pb2.LoadBalancer.POLICY_RANDOM: "random",
-}
-
-
-def _breaker(breaker: destination_policy_pb2.CircuitBreaker) -> plan.CircuitBreaker:
-    optional = breaker.HasField
-    return plan.CircuitBreaker(
-        max_connections=breaker.max_connections if optional("max_connections") else None,
-        max_pending_requests=(
-            breaker.max_pending_requests if optional("max_pending_requests") else None
-        ),
-        max_requests=breaker.max_requests if optional("max_requests") else None,
-        max_retries=breaker.max_retries if optional("max_retries") else None,
     )
 
 
@@ -243,7 +191,7 @@ def external(config: objects.Config) -> parsed.External:
     return parsed.External(
         key=keys.ServiceKey(config.key.namespace, config.key.name),
         object=config.key,
-        origins=origins(config.meta),
+        origins=readers.origins(config.meta),
         created=config.meta.created,
         hosts=hosts,
         ports=tuple(parsed.ExternalPort(*item) for item in sorted(ports.items())),
@@ -263,7 +211,7 @@ def gateway(config: objects.Config) -> parsed.Gateway:
     spec = cast("mesh_gateway_pb2.MeshGatewaySpec", config.spec)
     return parsed.Gateway(
         key=config.key,
-        origins=origins(config.meta),
+        origins=readers.origins(config.meta),
         created=config.meta.created,
         selector=keys.labels(dict(spec.selector)),
         listeners=tuple(
@@ -295,5 +243,5 @@ def tracing(config: objects.Config) -> parsed.MeshTracing | None:
         sampling_percent=section.sampling_percent
         if section.HasField("sampling_percent")
         else 100.0,
-        origins=origins(config.meta),
+        origins=readers.origins(config.meta),
     )

@@ -13,12 +13,12 @@ import enum
 from typing import Literal
 
 from pilothouse.model import keys, secrets, services
+from pilothouse.routing import upstreams
 
 Origins = tuple[keys.ObjectKey, ...]
 """Keys of the config objects that a part comes from, sorted; with the objects those were derived
 from."""
 
-LoadBalancer = Literal["least_request", "round_robin", "random"]
 PathKind = Literal["any", "exact", "prefix", "regex"]
 
 
@@ -49,16 +49,6 @@ class ClusterKey:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CircuitBreaker:
-    """Limits of one client proxy towards one cluster; None means no limit."""
-
-    max_connections: int | None = None
-    max_pending_requests: int | None = None
-    max_requests: int | None = None
-    max_retries: int | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
     """Host (IP literal, or a name for DNS clusters) and port."""
 
@@ -75,9 +65,7 @@ class Cluster:
     addresses: tuple[Address, ...] = ()
     """Sorted; for static and dns only."""
     http2: bool = False
-    connect_timeout_ms: int = 10_000
-    load_balancer: LoadBalancer = "least_request"
-    circuit_breaker: CircuitBreaker = CircuitBreaker()
+    settings: upstreams.Settings = upstreams.DEFAULTS
     origins: Origins = ()
 
 

@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from pilothouse.envoy import translate
-from pilothouse.routing import plan
+from pilothouse.routing import plan, upstreams
 from tests.support import backends, envoy_plans, envoy_static, waiting
 from tests.support.envoy_plans import forward, header, host, key, route
 
@@ -127,8 +127,14 @@ async def world() -> AsyncIterator[World]:
             (HALF_DEAD, (served["v1"].port, refused)),
             (DEAD, (refused,)),
         ]
-        limited = plan.Cluster(key=LIMITED, circuit_breaker=plan.CircuitBreaker(max_requests=1))
-        turns = plan.Cluster(key=TURNS, load_balancer="round_robin")
+        limited = plan.Cluster(
+            key=LIMITED,
+            settings=upstreams.Settings(circuit_breaker=upstreams.CircuitBreaker(max_requests=1)),
+        )
+        turns = plan.Cluster(
+            key=TURNS,
+            settings=upstreams.Settings(load_balancer=upstreams.LoadBalancer(policy="round_robin")),
+        )
         named = plan.Cluster(
             key=NAMED,
             resolution="dns",

@@ -21,6 +21,8 @@ class Backend:
     port: int = 0
     requests: list[str] = dataclasses.field(default_factory=list)
     """``METHOD PATH`` of each request received, in order."""
+    status: int = 200
+    """What it answers with, unless the path says."""
     release: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -41,7 +43,7 @@ class Backend:
                 "path": request.raw_path,
                 "headers": {name.lower(): value for name, value in request.headers.items()},
             },
-            status=int(code) if status else 200,
+            status=int(code) if status else self.status,
             headers={"server": "the-application"},
         )
 

@@ -4,7 +4,7 @@
 from typing import Any
 
 from pilothouse.model import keys, secrets, services
-from pilothouse.routing import plan
+from pilothouse.routing import plan, upstreams
 
 LOOPBACK = "127.0.0.1"
 SHOP_TLS = secrets.SecretKey("default", "shop-tls")
@@ -233,18 +233,30 @@ def _policies() -> plan.ProxyPlan:
                 ),
                 plan.Cluster(
                     key=key("reviews", scope="shop"),
-                    connect_timeout_ms=250,
-                    load_balancer="round_robin",
-                    circuit_breaker=plan.CircuitBreaker(
-                        max_connections=10, max_pending_requests=0, max_requests=20, max_retries=3
+                    settings=upstreams.Settings(
+                        connect_timeout_ms=250,
+                        load_balancer=upstreams.LoadBalancer(policy="round_robin"),
+                        circuit_breaker=upstreams.CircuitBreaker(
+                            max_connections=10,
+                            max_pending_requests=0,
+                            max_requests=20,
+                            max_retries=3,
+                        ),
                     ),
                     origins=(POLICY,),
                 ),
                 plan.Cluster(
                     key=key("reviews"),
-                    load_balancer="random",
                     http2=True,
-                    circuit_breaker=plan.CircuitBreaker(max_requests=7),
+                    settings=upstreams.Settings(
+                        load_balancer=upstreams.LoadBalancer(
+                            policy="random", min_healthy_percent=0
+                        ),
+                        circuit_breaker=upstreams.CircuitBreaker(max_requests=7),
+                        outlier_detection=upstreams.OutlierDetection(
+                            consecutive_gateway_errors=3, consecutive_local_origin_failures=2
+                        ),
+                    ),
                 ),
                 static(key("legacy", 81, external=True), 81, 82),
                 plan.Cluster(key=key("nowhere", external=True), resolution="static"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pilothouse.envoy import clusters, endpoints, listeners, routes, secrets, wire
 from pilothouse.model import secrets as model_secrets
 from pilothouse.model import services
-from pilothouse.routing import plan
+from pilothouse.routing import plan, upstreams
 from tests.support import envoy_plans, independent
 from tests.support.envoy_plans import forward, header, host, key, listener, route
 
@@ -91,9 +91,11 @@ def test_a_cluster_as_others_read_it():
     cluster = plan.Cluster(
         key=key("reviews", version="v2"),
         http2=True,
-        connect_timeout_ms=1_250,
-        load_balancer="round_robin",
-        circuit_breaker=plan.CircuitBreaker(max_connections=7, max_pending_requests=0),
+        settings=upstreams.Settings(
+            connect_timeout_ms=1_250,
+            load_balancer=upstreams.LoadBalancer(policy="round_robin"),
+            circuit_breaker=upstreams.CircuitBreaker(max_connections=7, max_pending_requests=0),
+        ),
     )
     read = independent.cluster.Cluster.parse(clusters.resource(cluster).body)
     assert read.name == "outbound|9080|version=v2|reviews.default"

@@ -4,7 +4,7 @@
 import pytest
 
 from pilothouse.model import keys, proxy, secrets, services
-from pilothouse.routing import plan
+from pilothouse.routing import plan, upstreams
 from tests.support import meshes
 
 REVIEWS = meshes.service("reviews", meshes.port(80, target=9080))
@@ -154,9 +154,11 @@ def test_defaults_of_a_cluster():
         key=plan.ClusterKey(
             direction=plan.Direction.OUTBOUND, port=80, service=meshes.service_key("reviews")
         ),
-        connect_timeout_ms=10_000,
-        load_balancer="least_request",
-        circuit_breaker=plan.CircuitBreaker(),
+        settings=upstreams.Settings(
+            connect_timeout_ms=10_000,
+            load_balancer=upstreams.LoadBalancer(policy="least_request"),
+            circuit_breaker=upstreams.CircuitBreaker(),
+        ),
     )
 
 
@@ -179,11 +181,16 @@ PART = meshes.policy(
 def test_a_policy_with_labels_is_merged_by_whole_section():
     """Over the one without; only for exactly these labels."""
     v1 = cluster(VERSION, WHOLE, PART, version="v1")
-    assert (v1.connect_timeout_ms, v1.load_balancer) == (1000, "random")
-    assert v1.circuit_breaker == plan.CircuitBreaker(max_requests=5)
+    assert v1.settings == upstreams.Settings(
+        connect_timeout_ms=1000,
+        load_balancer=upstreams.LoadBalancer(policy="random"),
+        circuit_breaker=upstreams.CircuitBreaker(max_requests=5),
+    )
     every = cluster(VERSION, WHOLE, PART)
-    assert (every.connect_timeout_ms, every.load_balancer) == (1000, "least_request")
-    assert every.circuit_breaker == plan.CircuitBreaker(max_connections=1, max_retries=0)
+    assert every.settings == upstreams.Settings(
+        connect_timeout_ms=1000,
+        circuit_breaker=upstreams.CircuitBreaker(max_connections=1, max_retries=0),
+    )
 
 
 def test_the_clients_own_policy_wins_over_the_services():
@@ -193,9 +200,12 @@ def test_the_clients_own_policy_wins_over_the_services():
     )
     ours = cluster(VERSION, WHOLE, PART, own, client="client.shop", version="v1")
     assert ours.key.scope == "shop"
-    assert (ours.connect_timeout_ms, ours.load_balancer) == (1500, "random")
+    assert (ours.settings.connect_timeout_ms, ours.settings.load_balancer.policy) == (
+        1500,
+        "random",
+    )
     theirs = cluster(VERSION, WHOLE, PART, own, version="v1")
-    assert (theirs.key.scope, theirs.connect_timeout_ms) == ("", 1000)
+    assert (theirs.key.scope, theirs.settings.connect_timeout_ms) == ("", 1000)
 
 
 def names(origins: plan.Origins) -> list[str]:

@@ -6,7 +6,7 @@ from google.protobuf import duration_pb2
 
 from pilothouse.config import objects
 from pilothouse.model import keys
-from pilothouse.routing import parsing, plan
+from pilothouse.routing import parsing, plan, readers
 from tests.support import meshes
 
 
@@ -34,7 +34,7 @@ def route(text: str):
 )
 def test_durations_are_rounded_up(duration: duration_pb2.Duration, milliseconds: int):
     """A tiny limit must not become 0, which means none."""
-    assert parsing.milliseconds(duration) == milliseconds
+    assert readers.milliseconds(duration) == milliseconds
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ class DestinationPolicySpec(_message.Message):
     CONNECT_TIMEOUT_FIELD_NUMBER: _builtins.int
     LOAD_BALANCER_FIELD_NUMBER: _builtins.int
     CIRCUIT_BREAKER_FIELD_NUMBER: _builtins.int
+    OUTLIER_DETECTION_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """Name of the service. Required."""
     namespace: _builtins.str
@@ -114,6 +115,10 @@ class DestinationPolicySpec(_message.Message):
     def circuit_breaker(self) -> Global___CircuitBreaker:
         """Limits of each client proxy towards the service. Unset means no limits."""
 
+    @_builtins.property
+    def outlier_detection(self) -> Global___OutlierDetection:
+        """Leaves endpoints that fail out for a while. Unset means that none is left out."""
+
     def __init__(
         self,
         *,
@@ -123,10 +128,11 @@ class DestinationPolicySpec(_message.Message):
         connect_timeout: _duration_pb2.Duration | None = ...,
         load_balancer: Global___LoadBalancer | None = ...,
         circuit_breaker: Global___CircuitBreaker | None = ...,
+        outlier_detection: Global___OutlierDetection | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "load_balancer", b"load_balancer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "load_balancer", b"load_balancer", "outlier_detection", b"outlier_detection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "labels", b"labels", "load_balancer", b"load_balancer", "namespace", b"namespace", "service", b"service"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "labels", b"labels", "load_balancer", b"load_balancer", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "service", b"service"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -145,7 +151,7 @@ class LoadBalancer(_message.Message):
     class _PolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[LoadBalancer._Policy.ValueType], _builtins.type):
         DESCRIPTOR: _descriptor.EnumDescriptor
         POLICY_UNSPECIFIED: LoadBalancer._Policy.ValueType  # 0
-        """As if the section were unset."""
+        """As `LEAST_REQUEST`."""
         POLICY_LEAST_REQUEST: LoadBalancer._Policy.ValueType  # 1
         """The less busy one of two picked at random."""
         POLICY_ROUND_ROBIN: LoadBalancer._Policy.ValueType  # 2
@@ -157,7 +163,7 @@ class LoadBalancer(_message.Message):
         """The ways to choose."""
 
     POLICY_UNSPECIFIED: LoadBalancer.Policy.ValueType  # 0
-    """As if the section were unset."""
+    """As `LEAST_REQUEST`."""
     POLICY_LEAST_REQUEST: LoadBalancer.Policy.ValueType  # 1
     """The less busy one of two picked at random."""
     POLICY_ROUND_ROBIN: LoadBalancer.Policy.ValueType  # 2
@@ -166,18 +172,26 @@ class LoadBalancer(_message.Message):
     """At random."""
 
     POLICY_FIELD_NUMBER: _builtins.int
+    MIN_HEALTHY_PERCENT_FIELD_NUMBER: _builtins.int
     policy: Global___LoadBalancer.Policy.ValueType
-    """The way to choose. In YAML `LEAST_REQUEST`, `ROUND_ROBIN` or `RANDOM`."""
+    """The way to choose. In YAML `LEAST_REQUEST`, `ROUND_ROBIN` or `RANDOM`. Unset means `LEAST_REQUEST`."""
+    min_healthy_percent: _builtins.int
+    """When less than this percentage of the endpoints is healthy, all are used, healthy or not. 0 to 100. Unset means 50.
+    0 means never: without a healthy endpoint a request gets 503.
+    """
     def __init__(
         self,
         *,
         policy: Global___LoadBalancer.Policy.ValueType = ...,
+        min_healthy_percent: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_healthy_percent", b"_min_healthy_percent", "min_healthy_percent", b"min_healthy_percent"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_healthy_percent", b"_min_healthy_percent", "min_healthy_percent", b"min_healthy_percent", "policy", b"policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__min_healthy_percent: _TypeAlias = _typing.Literal["min_healthy_percent"]  # noqa: Y015
+    _WhichOneofArgType__min_healthy_percent: _TypeAlias = _typing.Literal["_min_healthy_percent", b"_min_healthy_percent"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_healthy_percent) -> _WhichOneofReturnType__min_healthy_percent | None: ...
 
 Global___LoadBalancer: _TypeAlias = LoadBalancer  # noqa: Y015
 
@@ -229,3 +243,76 @@ class CircuitBreaker(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_retries) -> _WhichOneofReturnType__max_retries | None: ...
 
 Global___CircuitBreaker: _TypeAlias = CircuitBreaker  # noqa: Y015
+
+@_typing.final
+class OutlierDetection(_message.Message):
+    """When an endpoint is left out, by what its answers were. Each client proxy judges for itself. An empty section means the defaults below."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSECUTIVE_5XX_FIELD_NUMBER: _builtins.int
+    CONSECUTIVE_GATEWAY_ERRORS_FIELD_NUMBER: _builtins.int
+    CONSECUTIVE_LOCAL_ORIGIN_FAILURES_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    BASE_EJECTION_TIME_FIELD_NUMBER: _builtins.int
+    MAX_EJECTION_TIME_FIELD_NUMBER: _builtins.int
+    MAX_EJECTION_PERCENT_FIELD_NUMBER: _builtins.int
+    consecutive_5xx: _builtins.int
+    """So many failures in a row leave an endpoint out; answers of 5xx count, and connections that failed or broke.
+    Unset means 5, 0 means that they are not counted.
+    """
+    consecutive_gateway_errors: _builtins.int
+    """The same for 502, 503 and 504 and connections that failed or broke. Unset or 0 means that they are not counted by themselves."""
+    consecutive_local_origin_failures: _builtins.int
+    """So many failures in a row to get an answer at all (no connection, broken connection, timeout) leave an endpoint out.
+    When it is set, these count here and no longer as 5xx or gateway errors. Unset or 0 means that they are not told apart.
+    """
+    max_ejection_percent: _builtins.int
+    """At most this percentage of the endpoints is left out at a time, but always one if need be. 1 to 100. Unset means 10."""
+    @_builtins.property
+    def interval(self) -> _duration_pb2.Duration:
+        """How often endpoints whose time is over are taken back, in whole milliseconds. Unset means 10 s. Greater than 0."""
+
+    @_builtins.property
+    def base_ejection_time(self) -> _duration_pb2.Duration:
+        """How long an endpoint is left out, times the number of times that it was in a row, in whole milliseconds. Unset means 30 s. Greater than 0."""
+
+    @_builtins.property
+    def max_ejection_time(self) -> _duration_pb2.Duration:
+        """The longest time that an endpoint is left out, in whole milliseconds. Not shorter than `base_ejection_time`.
+        Unset means 5 min, or `base_ejection_time` when that is longer.
+        """
+
+    def __init__(
+        self,
+        *,
+        consecutive_5xx: _builtins.int | None = ...,
+        consecutive_gateway_errors: _builtins.int | None = ...,
+        consecutive_local_origin_failures: _builtins.int | None = ...,
+        interval: _duration_pb2.Duration | None = ...,
+        base_ejection_time: _duration_pb2.Duration | None = ...,
+        max_ejection_time: _duration_pb2.Duration | None = ...,
+        max_ejection_percent: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_consecutive_5xx", b"_consecutive_5xx", "_consecutive_gateway_errors", b"_consecutive_gateway_errors", "_consecutive_local_origin_failures", b"_consecutive_local_origin_failures", "_max_ejection_percent", b"_max_ejection_percent", "base_ejection_time", b"base_ejection_time", "consecutive_5xx", b"consecutive_5xx", "consecutive_gateway_errors", b"consecutive_gateway_errors", "consecutive_local_origin_failures", b"consecutive_local_origin_failures", "interval", b"interval", "max_ejection_percent", b"max_ejection_percent", "max_ejection_time", b"max_ejection_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_consecutive_5xx", b"_consecutive_5xx", "_consecutive_gateway_errors", b"_consecutive_gateway_errors", "_consecutive_local_origin_failures", b"_consecutive_local_origin_failures", "_max_ejection_percent", b"_max_ejection_percent", "base_ejection_time", b"base_ejection_time", "consecutive_5xx", b"consecutive_5xx", "consecutive_gateway_errors", b"consecutive_gateway_errors", "consecutive_local_origin_failures", b"consecutive_local_origin_failures", "interval", b"interval", "max_ejection_percent", b"max_ejection_percent", "max_ejection_time", b"max_ejection_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__consecutive_5xx: _TypeAlias = _typing.Literal["consecutive_5xx"]  # noqa: Y015
+    _WhichOneofArgType__consecutive_5xx: _TypeAlias = _typing.Literal["_consecutive_5xx", b"_consecutive_5xx"]  # noqa: Y015
+    _WhichOneofReturnType__consecutive_gateway_errors: _TypeAlias = _typing.Literal["consecutive_gateway_errors"]  # noqa: Y015
+    _WhichOneofArgType__consecutive_gateway_errors: _TypeAlias = _typing.Literal["_consecutive_gateway_errors", b"_consecutive_gateway_errors"]  # noqa: Y015
+    _WhichOneofReturnType__consecutive_local_origin_failures: _TypeAlias = _typing.Literal["consecutive_local_origin_failures"]  # noqa: Y015
+    _WhichOneofArgType__consecutive_local_origin_failures: _TypeAlias = _typing.Literal["_consecutive_local_origin_failures", b"_consecutive_local_origin_failures"]  # noqa: Y015
+    _WhichOneofReturnType__max_ejection_percent: _TypeAlias = _typing.Literal["max_ejection_percent"]  # noqa: Y015
+    _WhichOneofArgType__max_ejection_percent: _TypeAlias = _typing.Literal["_max_ejection_percent", b"_max_ejection_percent"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__consecutive_5xx) -> _WhichOneofReturnType__consecutive_5xx | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__consecutive_gateway_errors) -> _WhichOneofReturnType__consecutive_gateway_errors | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__consecutive_local_origin_failures) -> _WhichOneofReturnType__consecutive_local_origin_failures | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_ejection_percent) -> _WhichOneofReturnType__max_ejection_percent | None: ...
+
+Global___OutlierDetection: _TypeAlias = OutlierDetection  # noqa: Y015

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of a DestinationPolicy that it can break by itself."""
+
+from __future__ import annotations
+
+from google.protobuf import message
+
+from pilothouse.api.config.v1alpha1 import destination_policy_pb2
+from pilothouse.config import checks, scalars, syntax
+
+_BASE_EJECTION = 30 * scalars.NANOSECONDS
+"""What `OutlierDetection.base_ejection_time` is when it is unset."""
+
+
+def check(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.Found:
+    """Every rule that the spec of a DestinationPolicy breaks, in the order of its fields."""
+    yield from checks.required("spec.service", spec.service, syntax.label)
+    yield from checks.optional("spec.namespace", spec.namespace, syntax.label)
+    yield from checks.labels("spec.labels", spec.labels)
+    yield from _times("spec", spec, "connect_timeout")
+    yield from _percent("spec.loadBalancer", spec.load_balancer, "min_healthy_percent")
+    yield from _outlier_detection("spec.outlierDetection", spec.outlier_detection)
+
+
+def _outlier_detection(
+    where: str, section: destination_policy_pb2.OutlierDetection
+) -> checks.Found:
+    yield from _times(where, section, "interval", "base_ejection_time", "max_ejection_time")
+    if section.HasField("max_ejection_time"):
+        said = section.HasField("base_ejection_time")
+        least = checks.in_nanoseconds(section.base_ejection_time) if said else _BASE_EJECTION
+        if checks.in_nanoseconds(section.max_ejection_time) < least:
+            unset = "" if said else ", which is 30s when unset"
+            shorter = f"must not be shorter than baseEjectionTime{unset}"
+            yield from checks.broken(f"{where}.maxEjectionTime", shorter)
+    yield from _percent(where, section, "max_ejection_percent", least=1)
+
+
+def _times(where: str, section: message.Message, *fields: str) -> checks.Found:
+    """Durations greater than 0, where they are set."""
+    for field in fields:
+        if section.HasField(field):
+            path = f"{where}.{_json_name(section, field)}"
+            yield from checks.duration(path, getattr(section, field), positive=True)
+
+
+def _percent(where: str, section: message.Message, field: str, *, least: int = 0) -> checks.Found:
+    """A percentage, where it is set."""
+    value = getattr(section, field)
+    if section.HasField(field) and not least <= value <= 100:
+        path = f"{where}.{_json_name(section, field)}"
+        yield from checks.broken(path, f"must be from {least} to 100, is {value}")
+
+
+def _json_name(section: message.Message, field: str) -> str:
+    return section.DESCRIPTOR.fields_by_name[field].json_name

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How Envoy talks to a cluster: each section of a plan's settings in Envoy's words.
+
+What is not written here is Envoy's default, on purpose: connections kept for an hour.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf import wrappers_pb2
+
+from pilothouse.api.envoy.config.cluster.v3 import (
+    circuit_breaker_pb2,
+    cluster_pb2,
+    outlier_detection_pb2,
+)
+from pilothouse.envoy import wire
+from pilothouse.routing import upstreams
+
+NO_LIMIT: Final = 2**32 - 1
+"""A limit that is never reached. Left unset, Envoy would take 1024 (and 3 for retries)."""
+
+_DEFAULT_MIN_HEALTHY: Final = upstreams.LoadBalancer().min_healthy_percent
+_POLICIES: Final = {
+    "least_request": cluster_pb2.Cluster.LEAST_REQUEST,
+    "round_robin": cluster_pb2.Cluster.ROUND_ROBIN,
+    "random": cluster_pb2.Cluster.RANDOM,
+}
+
+
+def fill(made: cluster_pb2.Cluster, settings: upstreams.Settings) -> None:
+    """Write all sections into a cluster."""
+    made.connect_timeout.CopyFrom(wire.duration(settings.connect_timeout_ms))
+    _fill_load_balancer(made, settings.load_balancer)
+    made.circuit_breakers.thresholds.append(_thresholds(settings.circuit_breaker))
+    if settings.outlier_detection is not None:
+        made.outlier_detection.CopyFrom(_outlier_detection(settings.outlier_detection))
+
+
+def _fill_load_balancer(made: cluster_pb2.Cluster, section: upstreams.LoadBalancer) -> None:
+    made.lb_policy = _POLICIES[section.policy]
+    if section.min_healthy_percent != _DEFAULT_MIN_HEALTHY:
+        made.common_lb_config.healthy_panic_threshold.value = section.min_healthy_percent
+
+
+def _thresholds(
+    limits: upstreams.CircuitBreaker,
+) -> circuit_breaker_pb2.CircuitBreakers.Thresholds:
+    return circuit_breaker_pb2.CircuitBreakers.Thresholds(
+        max_connections=_limit(limits.max_connections),
+        max_pending_requests=_limit(limits.max_pending_requests),
+        max_requests=_limit(limits.max_requests),
+        max_retries=_limit(limits.max_retries),
+    )
+
+
+def _limit(limit: int | None) -> wrappers_pb2.UInt32Value:
+    return wrappers_pb2.UInt32Value(value=NO_LIMIT if limit is None else limit)
+
+
+def _outlier_detection(
+    section: upstreams.OutlierDetection,
+) -> outlier_detection_pb2.OutlierDetection:
+    """Only what is asked for: Envoy would also compare the success rates of endpoints."""
+
+    def number(value: int) -> wrappers_pb2.UInt32Value:
+        return wrappers_pb2.UInt32Value(value=value)
+
+    def counted(limit: int) -> wrappers_pb2.UInt32Value:
+        return number(100 if limit else 0)
+
+    local = section.consecutive_local_origin_failures
+    made = outlier_detection_pb2.OutlierDetection(
+        interval=wire.duration(section.interval_ms),
+        base_ejection_time=wire.duration(section.base_ejection_ms),
+        max_ejection_time=wire.duration(section.max_ejection_ms),
+        max_ejection_percent=number(section.max_ejection_percent),
+        always_eject_one_host=wrappers_pb2.BoolValue(value=True),
+        enforcing_consecutive_5xx=counted(section.consecutive_5xx),
+        enforcing_consecutive_gateway_failure=counted(section.consecutive_gateway_errors),
+        enforcing_success_rate=number(0),
+        enforcing_failure_percentage=number(0),
+    )
+    if section.consecutive_5xx:
+        made.consecutive_5xx.value = section.consecutive_5xx
+    if section.consecutive_gateway_errors:
+        made.consecutive_gateway_failure.value = section.consecutive_gateway_errors
+    if local:
+        made.split_external_local_origin_errors = True
+        made.consecutive_local_origin_failure.value = local
+        made.enforcing_local_origin_success_rate.value = 0
+    return made

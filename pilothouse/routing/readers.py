@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What readers of several kinds of objects share."""
+
+from __future__ import annotations
+
+from google.protobuf import duration_pb2
+
+from pilothouse.config import objects
+from pilothouse.routing import plan
+
+
+def origins(meta: objects.Meta) -> plan.Origins:
+    """The object and what it was derived from, sorted."""
+    return tuple(sorted({meta.key, *meta.origins}))
+
+
+def milliseconds(duration: duration_pb2.Duration) -> int:
+    """Whole milliseconds, rounded up: a tiny limit must not become 0, which means none."""
+    return duration.seconds * 1000 + -(-duration.nanos // 1_000_000)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How to talk to a cluster: the sections of a DestinationPolicy, as plans hold them.
+
+Each section is a frozen value whose defaults are those of the policy's fields. Policies are merged
+by whole section: what one section says never mixes with what another policy's says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, TypedDict
+
+Balancing = Literal["least_request", "round_robin", "random"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LoadBalancer:
+    """Which endpoint gets the next request."""
+
+    policy: Balancing = "least_request"
+    min_healthy_percent: int = 50
+    """With less of its endpoints healthy, a cluster uses all of them; 0 means never."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CircuitBreaker:
+    """Limits of one client proxy towards one cluster; None means no limit."""
+
+    max_connections: int | None = None
+    max_pending_requests: int | None = None
+    max_requests: int | None = None
+    max_retries: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OutlierDetection:
+    """When an endpoint is left out for a while; a count of 0 means that it is not counted."""
+
+    consecutive_5xx: int = 5
+    consecutive_gateway_errors: int = 0
+    consecutive_local_origin_failures: int = 0
+    """Greater than 0: failures to get an answer count here only."""
+    interval_ms: int = 10_000
+    base_ejection_ms: int = 30_000
+    max_ejection_ms: int = 300_000
+    """Not less than ``base_ejection_ms``."""
+    max_ejection_percent: int = 10
+    """Of the endpoints, at a time; one at least."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All sections: how proxies talk to a cluster."""
+
+    connect_timeout_ms: int = 10_000
+    load_balancer: LoadBalancer = LoadBalancer()
+    circuit_breaker: CircuitBreaker = CircuitBreaker()
+    outlier_detection: OutlierDetection | None = None
+
+
+DEFAULTS = Settings()
+
+
+class Sections(TypedDict, total=False):
+    """The sections that a policy has; those of `Settings`."""
+
+    connect_timeout_ms: int
+    load_balancer: LoadBalancer
+    circuit_breaker: CircuitBreaker
+    outlier_detection: OutlierDetection

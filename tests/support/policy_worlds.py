@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DestinationPolicies at work: from their YAML through plan and translation to a real Envoy."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
+
+import aiohttp
+
+from pilothouse.envoy import names, translate
+from pilothouse.model import services
+from pilothouse.routing import plan
+from tests.support import envoy_plans, envoy_static, meshes
+
+PORT = 80
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class World:
+    """A sidecar's Envoy, and the application beside it."""
+
+    envoy: envoy_static.RunningEnvoy
+    client: aiohttp.ClientSession
+
+    def ask(
+        self, service: str, path: str = "/", method: str = "GET", **headers: str
+    ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """A request to a service, as a context manager."""
+        return self.client.request(
+            method,
+            self.envoy.url("http-proxy", path),
+            headers={"host": service} | {name.replace("_", "-"): headers[name] for name in headers},
+            allow_redirects=False,
+        )
+
+    async def reached(self, service: str, path: str = "/", **headers: str) -> str:
+        """Which backend answers; else the status."""
+        async with self.ask(service, path, **headers) as answer:
+            return (await answer.json())["backend"] if answer.status == 200 else str(answer.status)
+
+    async def tally(self, service: str, requests: int, **headers: str) -> Counter[str]:
+        """What each of many requests, one after another, reached."""
+        return Counter([await self.reached(service, **headers) for _ in range(requests)])
+
+    async def at_once(self, service: str, requests: int, path: str = "/") -> Counter[str]:
+        """What each of many requests at once reached."""
+        asked = (self.reached(service, path) for _ in range(requests))
+        return Counter(await asyncio.gather(*asked))
+
+    async def counter(self, service: str, name: str) -> int:
+        """A counter or gauge of a service's cluster."""
+        key = plan.ClusterKey(
+            direction=plan.Direction.OUTBOUND, port=PORT, service=meshes.service_key(service)
+        )
+        of = names.cluster_stat(names.cluster(key))
+        return await self.envoy.counter(f"cluster.{of}.{name}")
+
+
+@contextlib.asynccontextmanager
+async def running(
+    endpoints: Mapping[str, Iterable[int]],
+    policies: Mapping[str, str],
+    *more: services.Service,
+) -> AsyncIterator[World]:
+    """A sidecar in a mesh of HTTP services, until the block ends.
+
+    Args:
+        endpoints: Ports of this machine where each service is; all services unless in `more`.
+        policies: Specs of DestinationPolicies without their service, in YAML flow style without
+            the braces, by service.
+        more: Services that are no plain HTTP services on port 80.
+    """
+    given = {one.key.name: one for one in more}
+    mesh = meshes.mesh(
+        *(given.get(name) or meshes.service(name, meshes.port(PORT)) for name in endpoints),
+        *(meshes.policy(name, f"{{service: {name}, {spec}}}") for name, spec in policies.items()),
+        endpoints={
+            name: [meshes.endpoint(envoy_plans.LOOPBACK, port) for port in ports]
+            for name, ports in endpoints.items()
+        },
+    )
+    planned = meshes.planned(
+        mesh, meshes.sidecar(bind_address=envoy_plans.LOOPBACK, outbound_port=0)
+    )
+    snapshot = translate.Translator().snapshot(planned, {})
+    async with (
+        envoy_static.running(snapshot) as envoy,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=50)) as client,
+    ):
+        yield World(envoy, client)

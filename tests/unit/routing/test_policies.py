@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a DestinationPolicy is read: each section as its fields' comments say."""
+
+import pytest
+
+from pilothouse.routing import clusters, parsed, policies, upstreams
+from tests.support import meshes
+
+
+def read(spec: str) -> parsed.Policy:
+    (config,) = meshes.policy("p", f"{{service: reviews, {spec}}}").values()
+    return policies.policy(config)
+
+
+def settings(*specs: str) -> upstreams.Settings:
+    return clusters.settings(tuple(read(spec) for spec in specs))
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("labels: {}", upstreams.Settings()),
+        ("loadBalancer: {}", upstreams.Settings()),
+        (
+            "loadBalancer: {policy: ROUND_ROBIN, minHealthyPercent: 0}",
+            upstreams.Settings(
+                load_balancer=upstreams.LoadBalancer(policy="round_robin", min_healthy_percent=0)
+            ),
+        ),
+        (
+            "circuitBreaker: {maxConnections: 1, maxRetries: 0}",
+            upstreams.Settings(
+                circuit_breaker=upstreams.CircuitBreaker(max_connections=1, max_retries=0)
+            ),
+        ),
+        (
+            "outlierDetection: {}",
+            upstreams.Settings(outlier_detection=upstreams.OutlierDetection()),
+        ),
+        (
+            (
+                "outlierDetection: {consecutive5xx: 0, consecutiveGatewayErrors: 2,"
+                " consecutiveLocalOriginFailures: 3, interval: 1s500ms, baseEjectionTime: 2s,"
+                " maxEjectionTime: 1m, maxEjectionPercent: 50}"
+            ),
+            upstreams.Settings(
+                outlier_detection=upstreams.OutlierDetection(
+                    consecutive_5xx=0,
+                    consecutive_gateway_errors=2,
+                    consecutive_local_origin_failures=3,
+                    interval_ms=1500,
+                    base_ejection_ms=2000,
+                    max_ejection_ms=60_000,
+                    max_ejection_percent=50,
+                )
+            ),
+        ),
+        (
+            "outlierDetection: {baseEjectionTime: 1h}",
+            upstreams.Settings(
+                outlier_detection=upstreams.OutlierDetection(
+                    base_ejection_ms=3_600_000, max_ejection_ms=3_600_000
+                )
+            ),
+        ),
+    ],
+)
+def test_sections(spec: str, expected: upstreams.Settings):
+    """What is set counts, and what is not has its documented default."""
+    assert settings(spec) == expected
+
+
+def test_an_empty_section_wins_whole():
+    """It says the defaults, and nothing of what the losing policy says in that section."""
+    won = settings("loadBalancer: {}", "loadBalancer: {policy: RANDOM}, connectTimeout: 1s")
+    assert won == upstreams.Settings(connect_timeout_ms=1000)
