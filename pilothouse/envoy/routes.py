@@ -28,6 +28,9 @@ from pilothouse.xds import resources, types
 STREAM_IDLE_TIMEOUT_MS: Final = 300_000
 """How long nothing may move on a stream at the edge; a route with a longer timeout extends it."""
 
+_MAX_BODY: Final = 4096
+"""Bytes; the default of `max_direct_response_body_size_bytes` of a route configuration."""
+_SHORTENED: Final = " ...\n"
 _VIRTUAL_HOSTS_TAG: Final = b"\x12"  # field 2, length-delimited
 _REDIRECT_CODES: Final = {
     301: route_components_pb2.RedirectAction.MOVED_PERMANENTLY,
@@ -156,10 +159,19 @@ def _fill_route(
         case plan.DirectResponse(status=status, body=body):
             made.direct_response.status = status
             if body:
-                made.direct_response.body.inline_string = body
+                made.direct_response.body.inline_string = _shortened(body)
         case _:
             assert_never(route.action)
     return ()
+
+
+def _shortened(body: str) -> str:
+    """A body that Envoy takes: with a longer one it refuses the whole route configuration."""
+    encoded = body.encode()
+    if len(encoded) <= _MAX_BODY:
+        return body
+    kept = _MAX_BODY - len(_SHORTENED.encode())
+    return encoded[:kept].decode(errors="ignore") + _SHORTENED
 
 
 def _fill_match(made: route_components_pb2.RouteMatch, match: plan.RouteMatch) -> None:

@@ -217,3 +217,16 @@ def test_an_unknown_redirect_code_is_a_mistake_of_the_plan():
     """Validation refuses it long before, so here it is an exception."""
     with pytest.raises(KeyError):
         routes.chunk(host("x", route(plan.Redirect(code=300))))
+
+
+def test_a_long_answer_is_cut_to_what_envoy_takes():
+    """4096 bytes, Envoy's default for bodies; a character that does not fit whole is left out."""
+    body = "é" * 4000
+    direct = plan.DirectResponse(status=500, body=body)
+    configuration = envoy_plans.routes("r", host("h", route(direct)))
+    made = routes.message(configuration).virtual_hosts[0].routes[0].direct_response.body
+    assert len(made.inline_string.encode()) <= 4096
+    assert made.inline_string.rstrip(" .\n") == "é" * 2045
+    short = plan.DirectResponse(status=500, body="é" * 2048)
+    kept = routes.message(envoy_plans.routes("r", host("h", route(short))))
+    assert kept.virtual_hosts[0].routes[0].direct_response.body.inline_string == "é" * 2048
