@@ -19,9 +19,10 @@ import grpc
 
 from pilothouse.api.status.v1alpha1 import status_service_pb2, status_service_pb2_grpc
 from pilothouse.cli import envoy_admin, output, traffic
-from pilothouse.cli.local import errors, mesh
+from pilothouse.cli.local import errors, mesh, sources
 
 HOST = "shop.example.com"
+RULES = "routes.yaml"
 REQUESTS = 400
 ACK_SECONDS = 30.0
 BEFORE, AFTER = {"v1": 0.9, "v2": 0.1}, {"v1": 0.5, "v2": 0.5}
@@ -93,10 +94,9 @@ async def run(samples: pathlib.Path, *, say: Callable[[str], None]) -> Report:
     Raises:
         errors.MeshError: the mesh could not be started, or a part of it ended.
     """
+    _require_known(samples)
     with tempfile.TemporaryDirectory(prefix="pilothouse-demo-") as scratch:
-        # A copy, because the demo edits a rule.
-        shutil.copytree(samples.parent, scratch, dirs_exist_ok=True)
-        folder = pathlib.Path(scratch) / samples.name
+        folder = _copy(samples, pathlib.Path(scratch))
         async with mesh.running(folder, say=say) as shop:
             watching = asyncio.create_task(shop.watch(), name="watch")
             showing = asyncio.create_task(_show(shop, folder, say), name="show")
@@ -109,6 +109,23 @@ async def run(samples: pathlib.Path, *, say: Callable[[str], None]) -> Report:
                 watching.cancel()
                 showing.cancel()
                 await asyncio.wait((watching, showing))
+
+
+def _require_known(samples: pathlib.Path) -> None:
+    path = samples / RULES
+    if not path.is_file() or _OLD not in path.read_text(errors="replace"):
+        raise errors.MeshError(
+            f"{path}: the demo needs the sample shop, whose rules it knows how to change"
+        )
+
+
+def _copy(samples: pathlib.Path, scratch: pathlib.Path) -> pathlib.Path:
+    """A copy, because the demo edits a rule; with the program beside it that the pods run."""
+    samples = samples.resolve()
+    for folder in (samples, samples.parent / "echo"):
+        if folder.is_dir():
+            shutil.copytree(folder, scratch / folder.name, dirs_exist_ok=True)
+    return scratch / samples.name
 
 
 async def _show(shop: mesh.Mesh, folder: pathlib.Path, say: Callable[[str], None]) -> Report:
@@ -190,11 +207,7 @@ async def _change(
     Returns:
         What the load met, seconds from the write to the last ACK, and how many proxies there were.
     """
-    path = folder / "routes.yaml"
-    text = path.read_text()
-    if _OLD not in text:
-        msg = f"{path}: the rule is not the one that the demo knows how to change"
-        raise errors.MeshError(msg)
+    path = folder / RULES
     stop = asyncio.Event()
     load = asyncio.create_task(client.until(stop, "/reviews", version), name="load")
     try:
@@ -203,8 +216,9 @@ async def _change(
         )
         async with asyncio.timeout(ACK_SECONDS):
             generation = _generation(await anext(aiter(watch)))
-            await asyncio.to_thread(_replace, path, text.replace(_OLD, _NEW))
+            text = path.read_text().replace(_OLD, _NEW)
             written = time.perf_counter()
+            await asyncio.to_thread(sources.replace, path, text)
             proxies = await _acknowledged(watch, newer_than=generation)
             seconds = time.perf_counter() - written
         watch.cancel()
@@ -218,13 +232,6 @@ async def _change(
         stop.set()
         tally = await load
     return tally, seconds, proxies
-
-
-def _replace(path: pathlib.Path, text: str) -> None:
-    """Swap the file in one step, as editors and Kubernetes do."""
-    fresh = path.with_suffix(".new")
-    fresh.write_text(text)
-    fresh.rename(path)
 
 
 def _generation(first: status_service_pb2.WatchObjectStatusesResponse) -> int:
