@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from google.protobuf import message as protobuf
@@ -18,6 +19,7 @@ from pilothouse.config import (
     scalars,
     schema,
     status,
+    validation,
     violations,
     writing,
 )
@@ -38,6 +40,9 @@ _FOREIGN_METADATA = frozenset(
         "selfLink",
     }
 )
+
+
+_PARENT = re.compile(r"(\.[^.\[]+|\[[^\]]*\])$")
 
 
 class CodecError(Exception):
@@ -76,8 +81,9 @@ def from_manifest(
         derived: Allow ``metadata.origins``. They give rights that authored objects do not have.
 
     Returns:
-        The object, or None and one problem for each mistake. Whether the values make sense
-        together is not looked at: see `pilothouse.config.validation`.
+        The object, or None and one problem for each mistake. Whether the values of an object that
+        can be read make sense together is not looked at: see `pilothouse.config.validation`. Of one
+        that cannot, the rest is looked at too, so that its author is told everything at once.
     """
     manifest = document.manifest
     kind = schema.KINDS.get(document.kind)
@@ -102,12 +108,36 @@ def from_manifest(
     key = _key(kind, metadata)
     if key is None and not any(one.field == "metadata.name" for one in found):
         found.append(violations.Violation(field="metadata.name", message="is required"))
+    if key is not None and found:
+        partial = _config(
+            _meta(key, metadata, generation=generation),
+            spec,
+            source=source,
+            location=document.location,
+        )
+        found += _elsewhere(validation.validate(partial), found)
     if key is None or found:
         return None, tuple(
             objects.Problem(location=document.location, message=str(one), key=key) for one in found
         )
     meta = _meta(key, metadata, generation=generation)
     return _config(meta, spec, source=source, location=document.location), ()
+
+
+def _elsewhere(
+    more: Iterable[violations.Violation], known: Iterable[violations.Violation]
+) -> list[violations.Violation]:
+    """Violations that have nothing to do with what could not be read: in no part that holds it."""
+    parts = {_PARENT.sub("", one.field) for one in known}
+    return [
+        one
+        for one in more
+        if not any(_within(one.field, part) or _within(part, one.field) for part in parts)
+    ]
+
+
+def _within(field: str, part: str) -> bool:
+    return field == part or field.startswith((f"{part}.", f"{part}["))
 
 
 def _check_top(manifest: Mapping[str, Any]) -> list[violations.Violation]:

@@ -232,7 +232,7 @@ def test_a_value_that_its_field_cannot_take_is_named_with_what_it_must_be(spec: 
     """Choices are listed, and the likely one is offered."""
     text = (
         "apiVersion: pilothouse.dev/v1alpha1\nkind: DestinationPolicy\n"
-        f"metadata: {{name: a}}\nspec: {{{spec}}}\n"
+        f"metadata: {{name: a}}\nspec: {{service: a, {spec}}}\n"
     )
     assert mistakes(text) == [message]
 
@@ -362,3 +362,28 @@ def test_a_spec_of_another_kind_is_a_programmers_mistake():
     key = keys.ObjectKey(kind="RouteRule", namespace="default", name="a")
     with pytest.raises(TypeError, match="MeshGatewaySpec is no spec of RouteRule"):
         codec.make(key, mesh_gateway_pb2.MeshGatewaySpec(), source="test")
+
+
+def test_what_cannot_be_read_does_not_hide_what_is_wrong_elsewhere() -> None:
+    """What cannot be read in two routes does not hide the bad weights of the third."""
+    text = """
+apiVersion: pilothouse.dev/v1alpha1
+kind: RouteRule
+metadata: {name: x}
+spec:
+  parents: [{service: a}]
+  http:
+  - destinatons: []
+  - timeout: 3 parsecs
+    destinations: [{service: a}]
+  - destinations: [{service: a, weight: 0}]
+"""
+    (document,), _ = documents.load(text, location="x.yaml")
+
+    config, problems = codec.from_manifest(document, source="files")
+
+    assert config is None
+    fields = [one.message.split(": ")[0] for one in problems]
+    assert fields[:2] == ["spec.http[0].destinatons", "spec.http[1].timeout"]
+    assert any(field.startswith("spec.http[2].destinations") for field in fields)
+    assert not any(field.startswith("spec.http[0].destinations") for field in fields)
