@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pilothouse.api.config.v1alpha1 import route_rule_pb2
-from pilothouse.config import checks, syntax
+from pilothouse.config import checks, http_matches, syntax
 
 MAX_PRIORITY = 1_000
 MAX_WEIGHT = 1_000_000
@@ -86,7 +86,7 @@ def _parent(where: str, parent: route_rule_pb2.ParentReference) -> checks.Found:
 
 def _route(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> checks.Found:
     for index, match in enumerate(route.matches):
-        yield from _match(f"{where}.matches[{index}]", match)
+        yield from http_matches.check(f"{where}.matches[{index}]", match)
     for index, destination in enumerate(route.destinations):
         yield from _destination(f"{where}.destinations[{index}]", destination)
     yield from _weights(f"{where}.destinations", route)
@@ -103,44 +103,6 @@ def _route(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> 
         yield from checks.duration(f"{where}.timeout", route.timeout)
     if route.HasField("retry"):
         yield from _retry(f"{where}.retry", route)
-
-
-def _match(where: str, match: route_rule_pb2.HttpMatch) -> checks.Found:
-    if match.HasField("path"):
-        yield from _path(f"{where}.path", match.path)
-    yield from checks.optional(f"{where}.method", match.method, syntax.method)
-    for index, header in enumerate(match.headers):
-        yield from _header(f"{where}.headers[{index}]", header)
-
-
-def _path(where: str, path: route_rule_pb2.PathMatch) -> checks.Found:
-    match path.WhichOneof("test"):
-        case "exact":
-            yield from checks.broken(f"{where}.exact", syntax.path(path.exact))
-        case "prefix":
-            yield from checks.broken(f"{where}.prefix", syntax.path(path.prefix))
-        case "regex":
-            yield from checks.regex(f"{where}.regex", path.regex)
-        case None:
-            yield from checks.broken(where, "one of `exact`, `prefix` or `regex` is required")
-
-
-def _header(where: str, header: route_rule_pb2.HeaderMatch) -> checks.Found:
-    yield from checks.required(f"{where}.name", header.name, syntax.header_name)
-    match header.WhichOneof("test"):
-        case "exact":
-            yield from checks.broken(f"{where}.exact", syntax.text(header.exact))
-        case "prefix" if not header.prefix:
-            yield from checks.broken(f"{where}.prefix", "must not be empty; use `present`")
-        case "prefix":
-            yield from checks.broken(f"{where}.prefix", syntax.text(header.prefix))
-        case "regex":
-            yield from checks.regex(f"{where}.regex", header.regex)
-        case "present":
-            pass
-        case None:
-            choices = "`exact`, `prefix`, `regex` or `present`"
-            yield from checks.broken(where, f"one of {choices} is required")
 
 
 def _destination(where: str, destination: route_rule_pb2.Destination) -> checks.Found:

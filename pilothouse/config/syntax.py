@@ -17,6 +17,7 @@ _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(?:\.{_LABEL.pattern})*")
 _QUALIFIED = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 _MAX_NAME = 253
 MAX_PORT = 65_535
 _PSEUDO_HEADERS = (":authority", ":method", ":path", ":scheme")
@@ -128,6 +129,48 @@ def path(value: str) -> str | None:
     if "?" in value or "#" in value:
         return f"must be a path without query and fragment, is {value!r}"
     return text(value)
+
+
+_TEMPLATE_LITERAL = re.compile(r"[A-Za-z0-9\-._~!$&'()+,;:@=%]+")
+_TEMPLATE_VARIABLE = re.compile(r"\{([A-Za-z][A-Za-z0-9_]{0,15})(?:=(\*\*?))?\}")
+_MAX_TEMPLATE = 256
+_MAX_TEMPLATE_VARIABLES = 5
+
+
+def path_template(value: str) -> str | None:
+    """A path of literal elements and wildcards, in the order of which ``**`` comes last."""
+    if not value.startswith("/"):
+        return f"must begin with /, is {value!r}"
+    if len(value) > _MAX_TEMPLATE:
+        return f"must be at most {_MAX_TEMPLATE} characters, has {len(value)}"
+    names: list[str] = []
+    elements = value[1:].split("/")
+    for element in elements:
+        variable = _TEMPLATE_VARIABLE.fullmatch(element)
+        if variable is not None:
+            names.append(variable.group(1))
+        elif element not in ("*", "**") and not _TEMPLATE_LITERAL.fullmatch(element):
+            wildcards = "`*`, `**`, `{name}` and `{name=**}`"
+            return f"may have {wildcards} and what stands in a path as elements, has {element!r}"
+    if any(element == "**" or element.endswith("=**}") for element in elements[:-1]):
+        return f"may have ** only as its last element, is {value!r}"
+    if len(names) > _MAX_TEMPLATE_VARIABLES:
+        return f"may have at most {_MAX_TEMPLATE_VARIABLES} names, has {len(names)}"
+    if len(set(names)) < len(names):
+        return f"must have each name once, is {value!r}"
+    return None
+
+
+def cookie_name(value: str) -> str | None:
+    """The name of a cookie: RFC 6265, section 4.1.1."""
+    return None if _TOKEN.fullmatch(value) else f"must be the name of a cookie, is {value!r}"
+
+
+def cookie_value(value: str) -> str | None:
+    """The value of a cookie, or its beginning: RFC 6265, section 4.1.1."""
+    if _COOKIE_VALUE.fullmatch(value):
+        return None
+    return f"must be the value of a cookie, without space, comma, semicolon and \\, is {value!r}"
 
 
 def text(value: str) -> str | None:

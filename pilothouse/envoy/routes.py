@@ -21,7 +21,7 @@ from google.protobuf import wrappers_pb2
 
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2, route_pb2
 from pilothouse.api.envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
-from pilothouse.envoy import names, wire
+from pilothouse.envoy import matches, names, wire
 from pilothouse.routing import plan
 from pilothouse.xds import resources, types
 
@@ -146,7 +146,7 @@ def _fill_route(
     made: route_components_pb2.Route, route: plan.Route, operation: str
 ) -> Collection[str]:
     made.name = route.name
-    _fill_match(made.match, route.match)
+    matches.fill(made.match, route.match)
     # Names the span here. Not propagated: the next proxy names its own, and a host outside is not
     # told our names.
     made.decorator.operation = operation
@@ -172,41 +172,6 @@ def _shortened(body: str) -> str:
         return body
     kept = _MAX_BODY - len(_SHORTENED.encode())
     return encoded[:kept].decode(errors="ignore") + _SHORTENED
-
-
-def _fill_match(made: route_components_pb2.RouteMatch, match: plan.RouteMatch) -> None:
-    match match.path_kind:
-        case "any":
-            made.prefix = "/"
-        case "exact":
-            made.path = match.path
-        case "prefix":
-            made.path_separated_prefix = match.path
-        case "regex":
-            made.safe_regex.regex = match.path
-        case _:
-            assert_never(match.path_kind)
-    if match.method:
-        made.headers.add(name=":method").string_match.exact = match.method
-    for header in match.headers:
-        _fill_header(made.headers.add(), header)
-
-
-def _fill_header(made: route_components_pb2.HeaderMatcher, header: plan.HeaderMatch) -> None:
-    made.name = header.name
-    match header.kind:
-        case "exact":
-            made.string_match.exact = header.value
-        case "prefix":
-            made.string_match.prefix = header.value
-        case "regex":
-            made.string_match.safe_regex.regex = header.value
-        case "present":
-            made.present_match = True
-        case "absent":
-            made.present_match = False
-        case _:
-            assert_never(header.kind)
 
 
 def _fill_forward(made: route_components_pb2.RouteAction, forward: plan.Forward) -> Collection[str]:

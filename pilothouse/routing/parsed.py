@@ -31,14 +31,11 @@ class Match:
 
     match: plan.RouteMatch
     precedence: tuple[int, ...]
-    """Lower goes first: kind of path, length of path (longer first), method, number of headers
-    (more first).
+    """Lower goes first: kind of path, length of path (longer first), by elements or by characters,
+    case, method, number of headers and of query parameters (more first).
     """
-
-    @property
-    def catches_all(self) -> bool:
-        """True when every request matches."""
-        return self.match == ANYTHING
+    port: int | None = None
+    """Only requests for this port; None for all."""
 
 
 ANYTHING = plan.RouteMatch()

@@ -15,13 +15,12 @@ from pilothouse.api.config.v1alpha1 import (
 )
 from pilothouse.config import objects
 from pilothouse.model import keys, secrets
+from pilothouse.routing import http_matches, names, parsed, plan, policies, readers
 from pilothouse.routing import memo as memory
-from pilothouse.routing import names, parsed, plan, policies, readers
 
 MESH_CONFIG = keys.ObjectKey("MeshConfig", objects.ROOT_NAMESPACE, "default")
 """The only MeshConfig that is used."""
 
-_PATH_RANK = {"exact": 0, "prefix": 1, "regex": 2, "any": 3}
 _DEFAULT_OTLP_PORT = 4317
 
 T = TypeVar("T")
@@ -88,11 +87,11 @@ def _parent(parent: route_rule_pb2.ParentReference, *, namespace: str) -> parsed
 def _route(
     route: route_rule_pb2.HttpRoute, *, rule: keys.ObjectKey, position: int
 ) -> parsed.RuleRoute:
-    matches = tuple(_match(match) for match in route.matches)
+    matches = tuple(http_matches.match(match) for match in route.matches)
     return parsed.RuleRoute(
         position=position,
         name=names.route(rule, position=position, name=route.name),
-        matches=matches or (_match(route_rule_pb2.HttpMatch()),),
+        matches=matches or (http_matches.match(route_rule_pb2.HttpMatch()),),
         destinations=tuple(
             _destination(destination, namespace=rule.namespace)
             for destination in route.destinations
@@ -101,49 +100,6 @@ def _route(
         timeout_ms=readers.milliseconds(route.timeout),
         retry=_retry(route.retry),
     )
-
-
-def _match(match: route_rule_pb2.HttpMatch) -> parsed.Match:
-    kind, path = _path(match.path)
-    headers = tuple(sorted({_header(header) for header in match.headers}, key=dataclasses.astuple))
-    written = getattr(match.path, match.path.WhichOneof("test") or "exact")
-    precedence = (
-        _PATH_RANK[kind],
-        -len(written) if kind != "any" else 0,
-        0 if match.method else 1,
-        -len(headers),
-    )
-    return parsed.Match(
-        match=plan.RouteMatch(path_kind=kind, path=path, method=match.method, headers=headers),
-        precedence=precedence,
-    )
-
-
-def _path(path: route_rule_pb2.PathMatch) -> tuple[plan.PathKind, str]:
-    match path.WhichOneof("test"):
-        case "exact":
-            return "exact", path.exact
-        case "prefix":
-            # By whole elements: a trailing slash says nothing, and `/` is a prefix of everything.
-            prefix = path.prefix.rstrip("/")
-            return ("prefix", prefix) if prefix else ("any", "")
-        case "regex":
-            return "regex", path.regex
-        case _:
-            return "any", ""
-
-
-def _header(header: route_rule_pb2.HeaderMatch) -> plan.HeaderMatch:
-    name = header.name.lower()
-    match header.WhichOneof("test"):
-        case "prefix":
-            return plan.HeaderMatch(name=name, kind="prefix", value=header.prefix)
-        case "regex":
-            return plan.HeaderMatch(name=name, kind="regex", value=header.regex)
-        case "present":
-            return plan.HeaderMatch(name=name, kind="present" if header.present else "absent")
-        case _:
-            return plan.HeaderMatch(name=name, kind="exact", value=header.exact)
 
 
 def _destination(destination: route_rule_pb2.Destination, *, namespace: str) -> parsed.Destination:

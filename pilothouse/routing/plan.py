@@ -19,7 +19,8 @@ Origins = tuple[keys.ObjectKey, ...]
 """Keys of the config objects that a part comes from, sorted; with the objects those were derived
 from."""
 
-PathKind = Literal["any", "exact", "prefix", "regex"]
+PathKind = Literal["any", "exact", "prefix", "string_prefix", "template", "regex"]
+StringKind = Literal["exact", "prefix", "suffix", "contains", "regex"]
 
 
 class Direction(enum.StrEnum):
@@ -93,6 +94,21 @@ class HeaderMatch:
 
     name: str
     """Lower case."""
+    kind: StringKind | Literal["range", "present", "absent"]
+    value: str = ""
+    low: int = 0
+    """With ``high`` the inclusive ends of a range."""
+    high: int = 0
+    ignore_case: bool = False
+    invert: bool = False
+    """The test must fail; an absent header counts as empty then."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QueryMatch:
+    """A test of one parameter of the query, as it is written there."""
+
+    name: str
     kind: Literal["exact", "prefix", "regex", "present", "absent"]
     value: str = ""
 
@@ -103,10 +119,14 @@ class RouteMatch:
 
     path_kind: PathKind = "any"
     """``prefix`` is by whole path elements; its value has no trailing slash and is not ``/`` (that
-    is ``any``)."""
+    is ``any``). ``string_prefix`` is by characters. ``template`` is of literal elements, ``*``,
+    ``{name}``, and last ``**`` or ``{name=**}``."""
     path: str = ""
+    ignore_case: bool = False
+    """Of the path; not for templates and expressions."""
     method: str = ""
     headers: tuple[HeaderMatch, ...] = ()
+    query: tuple[QueryMatch, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 """The routes of one host: all rules that speak of it, merged in the published total order.
 
 Consumers before producers; then higher priority; then the Gateway API's precedence (exact path,
-longest prefix, regex, method, number of headers); then the older rule, its namespace and name, the
-position of the route and of the match.
+longest prefix, regex, method, number of headers, number of query parameters); then the older rule,
+its namespace and name, the position of the route and of the match.
 """
 
 from __future__ import annotations
@@ -122,6 +122,8 @@ def _compile(
             if share.cluster is not None:
                 used[share.cluster] = _is_extra(share.cluster, site, bound)
         for position, match in enumerate(route.matches):
+            if match.port not in (None, site.port):
+                continue
             order = (
                 tier,
                 -rule.priority,

@@ -112,33 +112,70 @@ def _virtual_host(
 
 
 def _matches(match: plan.RouteMatch, call: Call) -> bool:
-    path = call.path.partition("?")[0]
+    path, _, query = call.path.partition("?")
+    wanted = match.path
+    if match.ignore_case:
+        path, wanted = path.lower(), wanted.lower()
     paths = {
         "any": True,
-        "exact": path == match.path,
-        "prefix": path == match.path or path.startswith(match.path + "/"),
-        "regex": match.path_kind == "regex" and re.fullmatch(match.path, path) is not None,
+        "exact": path == wanted,
+        "prefix": path == wanted or path.startswith(wanted + "/"),
+        "string_prefix": path.startswith(wanted),
+        "template": match.path_kind == "template" and _template(wanted, path),
+        "regex": match.path_kind == "regex" and re.fullmatch(wanted, path) is not None,
     }
     return (
         paths[match.path_kind]
         and match.method in ("", call.method)
         and all(_header(header, call) for header in match.headers)
+        and all(_query(parameter, query) for parameter in match.query)
+    )
+
+
+def _template(template: str, path: str) -> bool:
+    wanted, given = template.split("/"), path.split("/")
+    if wanted[-1] == "**" or wanted[-1].endswith("=**}"):
+        wanted, given = wanted[:-1], given[: len(wanted) - 1]
+    return len(wanted) == len(given) and all(
+        bool(there) if one == "*" or one.startswith("{") else one == there
+        for one, there in zip(wanted, given, strict=True)
     )
 
 
 def _header(header: plan.HeaderMatch, call: Call) -> bool:
     value = call.authority if header.name == ":authority" else call.headers.get(header.name)
-    if header.kind == "absent":
-        return value is None
-    if value is None:
-        return False
-    if header.kind == "regex":
-        return re.fullmatch(header.value, value) is not None
+    match header.kind:
+        case "absent":
+            return value is None
+        case "present":
+            return value is not None
+        case "range":
+            number = re.fullmatch("-?[0-9]+", value or "")
+            holds = number is not None and header.low <= int(number.group()) <= header.high
+        case kind:
+            holds = value is not None and _text(kind, header.value, value, header.ignore_case)
+    return holds is not header.invert
+
+
+def _query(parameter: plan.QueryMatch, query: str) -> bool:
+    pairs = [part.partition("=")[::2] for part in query.split("&")]
+    value = next((value for name, value in pairs if name == parameter.name), None)
+    if parameter.kind == "absent" or value is None:
+        return (value is None) == (parameter.kind == "absent")
+    return parameter.kind == "present" or _text(parameter.kind, parameter.value, value)
+
+
+def _text(kind: str, wanted: str, value: str, ignore_case: bool = False) -> bool:  # noqa: FBT001, FBT002
+    if kind == "regex":
+        return re.fullmatch(wanted, value) is not None
+    if ignore_case:
+        wanted, value = wanted.lower(), value.lower()
     return {
-        "present": True,
-        "exact": value == header.value,
-        "prefix": value.startswith(header.value),
-    }[header.kind]
+        "exact": value == wanted,
+        "prefix": value.startswith(wanted),
+        "suffix": value.endswith(wanted),
+        "contains": wanted in value,
+    }[kind]
 
 
 def _outcome(whole: plan.ProxyPlan, route: plan.Route) -> Outcome:

@@ -48,6 +48,7 @@ _TEXT = strategies.text(max_size=12)
 _INTEGERS = {
     descriptor.FieldDescriptor.TYPE_SINT32: strategies.integers(-(2**31), 2**31 - 1),
     descriptor.FieldDescriptor.TYPE_UINT32: strategies.integers(0, 2**32 - 1),
+    descriptor.FieldDescriptor.TYPE_INT64: strategies.integers(-(2**63), 2**63 - 1),
 }
 
 

@@ -95,7 +95,7 @@ BROKEN_ROUTE_RULES = [
         rule(http="[{name: a}, {}, {name: a}]"),
         "spec.http[2].name: the name a is taken by spec.http[0].name",
     ),
-    (match("{path: {}}"), "spec.http[0].matches[0].path: one of `exact`, `prefix` or `regex`"),
+    (match("{path: {}}"), "spec.http[0].matches[0].path: one of `exact`, `prefix`, `regex`,"),
     (match("{path: {exact: a}}"), "spec.http[0].matches[0].path.exact: must begin with /"),
     (match("{path: {prefix: ''}}"), "spec.http[0].matches[0].path.prefix: must begin with /"),
     (match("{path: {exact: /a?b}}"), "spec.http[0].matches[0].path.exact: must be a path without"),
@@ -117,7 +117,7 @@ BROKEN_ROUTE_RULES = [
     ),
     (
         match("{headers: [{name: a}]}"),
-        "spec.http[0].matches[0].headers[0]: one of `exact`, `prefix`, `regex` or `present`",
+        "spec.http[0].matches[0].headers[0]: one of `exact`, `prefix`, `regex`, `present`,",
     ),
     (
         match("{headers: [{name: a, prefix: ''}]}"),

@@ -213,8 +213,17 @@ class HttpMatch(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
     HEADERS_FIELD_NUMBER: _builtins.int
+    QUERY_PARAMETERS_FIELD_NUMBER: _builtins.int
+    COOKIES_FIELD_NUMBER: _builtins.int
+    SCHEME_FIELD_NUMBER: _builtins.int
+    AUTHORITY_FIELD_NUMBER: _builtins.int
+    PORT_FIELD_NUMBER: _builtins.int
     method: _builtins.str
     """The method, upper case, for example `GET`. Unset matches every method."""
+    scheme: _builtins.str
+    """`http` or `https`, as the client uses it. Unset matches both."""
+    port: _builtins.int
+    """Only requests for this port of the parent; at a gateway, that of the listener. 1 to 65535. Unset matches every port."""
     @_builtins.property
     def path(self) -> Global___PathMatch:
         """On the path without query. Unset matches every path."""
@@ -223,18 +232,37 @@ class HttpMatch(_message.Message):
     def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeaderMatch]:
         """Header tests, all of which must hold."""
 
+    @_builtins.property
+    def query_parameters(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueryParameterMatch]:
+        """Tests of parameters of the query, all of which must hold."""
+
+    @_builtins.property
+    def cookies(self) -> _containers.RepeatedCompositeFieldContainer[Global___CookieMatch]:
+        """Cookie tests, all of which must hold."""
+
+    @_builtins.property
+    def authority(self) -> Global___HostMatch:
+        """The host that is asked for. Unset matches every host that leads to this rule."""
+
     def __init__(
         self,
         *,
         path: Global___PathMatch | None = ...,
         method: _builtins.str = ...,
         headers: _abc.Iterable[Global___HeaderMatch] | None = ...,
+        query_parameters: _abc.Iterable[Global___QueryParameterMatch] | None = ...,
+        cookies: _abc.Iterable[Global___CookieMatch] | None = ...,
+        scheme: _builtins.str = ...,
+        authority: Global___HostMatch | None = ...,
+        port: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["path", b"path"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "path", b"path", "port", b"port"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["headers", b"headers", "method", b"method", "path", b"path"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "cookies", b"cookies", "headers", b"headers", "method", b"method", "path", b"path", "port", b"port", "query_parameters", b"query_parameters", "scheme", b"scheme"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__port: _TypeAlias = _typing.Literal["port"]  # noqa: Y015
+    _WhichOneofArgType__port: _TypeAlias = _typing.Literal["_port", b"_port"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__port) -> _WhichOneofReturnType__port | None: ...
 
 Global___HttpMatch: _TypeAlias = HttpMatch  # noqa: Y015
 
@@ -247,24 +275,39 @@ class PathMatch(_message.Message):
     EXACT_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
     REGEX_FIELD_NUMBER: _builtins.int
+    STRING_PREFIX_FIELD_NUMBER: _builtins.int
+    TEMPLATE_FIELD_NUMBER: _builtins.int
+    IGNORE_CASE_FIELD_NUMBER: _builtins.int
     exact: _builtins.str
     """The whole path, case-sensitive. Begins with `/`."""
     prefix: _builtins.str
     """A prefix by whole elements: `/foo` matches `/foo` and `/foo/bar`, not `/foobar`. A trailing slash is ignored. Begins with `/`."""
     regex: _builtins.str
     """An RE2 expression that must match the whole path."""
+    string_prefix: _builtins.str
+    """A prefix by characters: `/foo` matches `/foo`, `/foo/bar` and `/foobar`. Begins with `/`."""
+    template: _builtins.str
+    """A path of literal elements and wildcards: `*` or `{name}` for one element that is not empty; last, `**` or `{name=**}` for any
+    number of characters. For example `/users/{id}/orders/**`. Names: a letter, then letters, digits and `_`, at most 16 characters,
+    each once, at most 5. At most 256 characters. In the order of routes its literal characters count as the length of a prefix.
+    """
+    ignore_case: _builtins.bool
+    """True: letters match in either case. For `exact`, `prefix` and `stringPrefix` only; an expression says `(?i)` itself. Default false."""
     def __init__(
         self,
         *,
         exact: _builtins.str = ...,
         prefix: _builtins.str = ...,
         regex: _builtins.str = ...,
+        string_prefix: _builtins.str = ...,
+        template: _builtins.str = ...,
+        ignore_case: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "regex", b"regex", "test", b"test"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "regex", b"regex", "string_prefix", b"string_prefix", "template", b"template", "test", b"test"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "regex", b"regex", "test", b"test"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "ignore_case", b"ignore_case", "prefix", b"prefix", "regex", b"regex", "string_prefix", b"string_prefix", "template", b"template", "test", b"test"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_test: _TypeAlias = _typing.Literal["exact", "prefix", "regex"]  # noqa: Y015
+    _WhichOneofReturnType_test: _TypeAlias = _typing.Literal["exact", "prefix", "regex", "string_prefix", "template"]  # noqa: Y015
     _WhichOneofArgType_test: _TypeAlias = _typing.Literal["test", b"test"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_test) -> _WhichOneofReturnType_test | None: ...
 
@@ -272,7 +315,104 @@ Global___PathMatch: _TypeAlias = PathMatch  # noqa: Y015
 
 @_typing.final
 class HeaderMatch(_message.Message):
-    """A test of one request header."""
+    """A test of one request header. A header that is there several times counts as its values joined by commas."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    EXACT_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    PRESENT_FIELD_NUMBER: _builtins.int
+    SUFFIX_FIELD_NUMBER: _builtins.int
+    CONTAINS_FIELD_NUMBER: _builtins.int
+    RANGE_FIELD_NUMBER: _builtins.int
+    IGNORE_CASE_FIELD_NUMBER: _builtins.int
+    INVERT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Header name, compared without case. `:authority` tests the host; `:method`, `:path` and `:scheme` are there too. Required."""
+    exact: _builtins.str
+    """The whole value."""
+    prefix: _builtins.str
+    """A prefix of the value. Not empty."""
+    regex: _builtins.str
+    """An RE2 expression that must match the whole value."""
+    present: _builtins.bool
+    """True: the header must be there. False: it must be absent."""
+    suffix: _builtins.str
+    """A suffix of the value. Not empty."""
+    contains: _builtins.str
+    """A part of the value. Not empty."""
+    ignore_case: _builtins.bool
+    """True: letters match in either case. For `exact`, `prefix`, `suffix` and `contains` only. Default false."""
+    invert: _builtins.bool
+    """True: the test must fail. It does for a header that is absent, unless `regex` matches the empty text. Not for `present`, nor for an
+    `exact` that is empty. Default false.
+    """
+    @_builtins.property
+    def range(self) -> Global___IntegerRange:
+        """The value must be a decimal whole number in this range."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        exact: _builtins.str = ...,
+        prefix: _builtins.str = ...,
+        regex: _builtins.str = ...,
+        present: _builtins.bool = ...,
+        suffix: _builtins.str = ...,
+        contains: _builtins.str = ...,
+        range: Global___IntegerRange | None = ...,
+        ignore_case: _builtins.bool = ...,
+        invert: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["contains", b"contains", "exact", b"exact", "prefix", b"prefix", "present", b"present", "range", b"range", "regex", b"regex", "suffix", b"suffix", "test", b"test"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contains", b"contains", "exact", b"exact", "ignore_case", b"ignore_case", "invert", b"invert", "name", b"name", "prefix", b"prefix", "present", b"present", "range", b"range", "regex", b"regex", "suffix", b"suffix", "test", b"test"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_test: _TypeAlias = _typing.Literal["exact", "prefix", "regex", "present", "suffix", "contains", "range"]  # noqa: Y015
+    _WhichOneofArgType_test: _TypeAlias = _typing.Literal["test", b"test"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_test) -> _WhichOneofReturnType_test | None: ...
+
+Global___HeaderMatch: _TypeAlias = HeaderMatch  # noqa: Y015
+
+@_typing.final
+class IntegerRange(_message.Message):
+    """Whole numbers from `min` to `max`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MIN_FIELD_NUMBER: _builtins.int
+    MAX_FIELD_NUMBER: _builtins.int
+    min: _builtins.int
+    """The lowest that is in the range. Unset means the lowest number of 64 bits."""
+    max: _builtins.int
+    """The highest that is in the range, not below `min`. Unset means the highest number of 64 bits but one."""
+    def __init__(
+        self,
+        *,
+        min: _builtins.int | None = ...,
+        max: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max", b"_max", "_min", b"_min", "max", b"max", "min", b"min"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max", b"_max", "_min", b"_min", "max", b"max", "min", b"min"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max: _TypeAlias = _typing.Literal["max"]  # noqa: Y015
+    _WhichOneofArgType__max: _TypeAlias = _typing.Literal["_max", b"_max"]  # noqa: Y015
+    _WhichOneofReturnType__min: _TypeAlias = _typing.Literal["min"]  # noqa: Y015
+    _WhichOneofArgType__min: _TypeAlias = _typing.Literal["_min", b"_min"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max) -> _WhichOneofReturnType__max | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min) -> _WhichOneofReturnType__min | None: ...
+
+Global___IntegerRange: _TypeAlias = IntegerRange  # noqa: Y015
+
+@_typing.final
+class QueryParameterMatch(_message.Message):
+    """A test of one parameter of the query, as it is written there: escapes such as `%20` stay. Of several with one name the first counts."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -282,7 +422,7 @@ class HeaderMatch(_message.Message):
     REGEX_FIELD_NUMBER: _builtins.int
     PRESENT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Header name, compared without case. `:authority` tests the host; `:method`, `:path` and `:scheme` are there too. Required."""
+    """Name of the parameter, case-sensitive. Required, at most 1024 bytes."""
     exact: _builtins.str
     """The whole value, case-sensitive."""
     prefix: _builtins.str
@@ -290,7 +430,7 @@ class HeaderMatch(_message.Message):
     regex: _builtins.str
     """An RE2 expression that must match the whole value."""
     present: _builtins.bool
-    """True: the header must be there. False: it must be absent."""
+    """True: the parameter must be there, with or without a value. False: it must be absent."""
     def __init__(
         self,
         *,
@@ -308,7 +448,79 @@ class HeaderMatch(_message.Message):
     _WhichOneofArgType_test: _TypeAlias = _typing.Literal["test", b"test"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_test) -> _WhichOneofReturnType_test | None: ...
 
-Global___HeaderMatch: _TypeAlias = HeaderMatch  # noqa: Y015
+Global___QueryParameterMatch: _TypeAlias = QueryParameterMatch  # noqa: Y015
+
+@_typing.final
+class CookieMatch(_message.Message):
+    """A test of one cookie, case-sensitive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    EXACT_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
+    PRESENT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name of the cookie. Required."""
+    exact: _builtins.str
+    """The whole value."""
+    prefix: _builtins.str
+    """A prefix of the value. Not empty."""
+    present: _builtins.bool
+    """True: the cookie must be there. False: it must be absent."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        exact: _builtins.str = ...,
+        prefix: _builtins.str = ...,
+        present: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "present", b"present", "test", b"test"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "name", b"name", "prefix", b"prefix", "present", b"present", "test", b"test"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_test: _TypeAlias = _typing.Literal["exact", "prefix", "present"]  # noqa: Y015
+    _WhichOneofArgType_test: _TypeAlias = _typing.Literal["test", b"test"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_test) -> _WhichOneofReturnType_test | None: ...
+
+Global___CookieMatch: _TypeAlias = CookieMatch  # noqa: Y015
+
+@_typing.final
+class HostMatch(_message.Message):
+    """A test of the host that is asked for, without its port. Letters match in either case."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXACT_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
+    SUFFIX_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    exact: _builtins.str
+    """The whole host."""
+    prefix: _builtins.str
+    """A prefix of the host. Not empty."""
+    suffix: _builtins.str
+    """A suffix of the host, for example `.example.com`. Not empty."""
+    regex: _builtins.str
+    """An RE2 expression that must match the whole host."""
+    def __init__(
+        self,
+        *,
+        exact: _builtins.str = ...,
+        prefix: _builtins.str = ...,
+        suffix: _builtins.str = ...,
+        regex: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "regex", b"regex", "suffix", b"suffix", "test", b"test"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "regex", b"regex", "suffix", b"suffix", "test", b"test"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_test: _TypeAlias = _typing.Literal["exact", "prefix", "suffix", "regex"]  # noqa: Y015
+    _WhichOneofArgType_test: _TypeAlias = _typing.Literal["test", b"test"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_test) -> _WhichOneofReturnType_test | None: ...
+
+Global___HostMatch: _TypeAlias = HostMatch  # noqa: Y015
 
 @_typing.final
 class Destination(_message.Message):
