@@ -99,10 +99,19 @@ class Mesh:
         )
         self._once: dict[object, object] = {}
 
-    def plan(self, proxy: proxies.Proxy) -> plans.ProxyPlan | plans.NotReady:
-        """What a proxy must do; `NotReady` while a source that it needs has not been read whole."""
+    def plan(
+        self, proxy: proxies.Proxy, *, served: bool = False
+    ) -> plans.ProxyPlan | plans.NotReady:
+        """What a proxy must do; `NotReady` while a source that it needs has not been read whole.
+
+        Args:
+            proxy: Whom to plan for.
+            served: True for one that follows a plan made while the same sources were missing: it
+                has nothing of theirs to lose, and must not stand still because somebody begins to
+                need them. What leads there is answered 503.
+        """
         missing = self._missing(proxy.id.role)
-        if missing:
+        if missing and not served:
             return plans.NotReady(waiting_for=missing)
         match proxy.id.role:
             case proxies.Role.SIDECAR:

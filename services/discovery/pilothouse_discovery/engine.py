@@ -176,7 +176,8 @@ class Engine:
         if self._mesh is None:
             client.waiting_for = ("the first build",)
             return None
-        planned = self._mesh.plan(client.proxy)
+        served = client.session.stream.target is not None
+        planned = self._mesh.plan(client.proxy, served=served)
         if isinstance(planned, plan.NotReady):
             if client.waiting_for != planned.waiting_for:
                 _LOG.info(

@@ -5,7 +5,7 @@ import pytest
 
 from pilothouse.model import keys, proxy, secrets, services
 from pilothouse.routing import plan, upstreams
-from tests.support import meshes
+from tests.support import calls, meshes
 
 REVIEWS = meshes.service("reviews", meshes.port(80, target=9080))
 PODS = {"reviews": [meshes.endpoint("10.0.0.1", 9080)]}
@@ -379,3 +379,20 @@ def test_a_source_gets_nothing():
     )
     found = meshes.mesh(REVIEWS, unsynced=frozenset({"files"})).plan(of)
     assert found == plan.ProxyPlan(layers=())
+
+
+def test_a_proxy_that_is_served_does_not_stand_still():
+    """An external service behind a gateway never heard of is answered 503; the rest goes on."""
+    whole = meshes.mesh(
+        meshes.service("web", 80),
+        meshes.external(
+            "outside",
+            "{hosts: [outside.example], ports: [{number: 80}], throughEgressGateway: true}",
+        ),
+        endpoints={"web": [meshes.endpoint("10.0.0.1", 80, "http-80")]},
+        unsynced=frozenset({"egress"}),
+    )
+    assert whole.plan(meshes.sidecar()) == plan.NotReady(waiting_for=("egress",))
+    found = whole.plan(meshes.sidecar(), served=True)
+    assert calls.get(found, "http://outside.example/").status == 503
+    assert calls.get(found, "http://web/").addresses == {"web.default:80": ("10.0.0.1:80",)}
