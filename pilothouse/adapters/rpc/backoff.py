@@ -11,8 +11,9 @@ class Backoff:
 
     initial: float = 0.2
     """The first step, in seconds."""
-    maximum: float = 10.0
-    """The longest step, in seconds."""
+    maximum: float = 1.0
+    """The longest step, in seconds. Short, since few services call each other, a try costs next to
+    nothing, and proxies wait for what comes of it."""
     dice: random.Random = field(default_factory=random.Random)
     _step: float = field(default=0.0, init=False)
 
