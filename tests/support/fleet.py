@@ -48,19 +48,11 @@ class Proxy:
     name: str
     address: str
     role: proxy.Role
+    port: int
+    """Where it takes requests."""
     child: process.Supervisor
     admin: aiohttp.ClientSession
     log: Path
-
-    @property
-    def port(self) -> int:
-        """Where it takes requests."""
-        return SIDECAR_PORT if self.role is proxy.Role.SIDECAR else GATEWAY_PORT
-
-    @property
-    def delta(self) -> bool:
-        """Whether it asks for changes only."""
-        return self.name.endswith("delta")
 
     async def page(self, path: str) -> str:
         """A page of its admin interface; OSError while there is none."""
@@ -105,6 +97,7 @@ class Fleet:
         self.proxies: list[Proxy] = []
         self.server: app.Discovery | None = None
         self._numbers = itertools.count(1)
+        self._sources: set[str] = set()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -122,7 +115,8 @@ class Fleet:
     # Discovery
 
     async def start(self, *sources: str, sync_grace: float = 10.0) -> None:
-        """Start discovery; returns once it has built."""
+        """Start discovery, which reads from sources NAME=HOST:PORT; returns once it has built."""
+        self._sources = {each.partition("=")[0] for each in sources}
         chosen = settings.Settings(
             config=self.folder,
             grpc_address=self.grpc,
@@ -211,7 +205,7 @@ class Fleet:
         configs = {
             key: config.spec.SerializeToString(deterministic=True)
             for key, config in world.observed.items()
-            if not config.meta.origins
+            if config.source not in self._sources
         }
         return world.state.services, world.state.endpoints, configs
 
@@ -219,16 +213,27 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def envoy(
-        self, name: str, role: proxy.Role, *, labels: keys.Labels = (), ready: bool = True
+        self,
+        name: str,
+        role: proxy.Role,
+        *,
+        labels: keys.Labels = (),
+        namespace: str = "default",
+        address: str = "",
+        port: int = 0,
+        ready: bool = True,
     ) -> AsyncIterator[Proxy]:
-        """An Envoy without an agent; `name` ends in its variant."""
-        address = f"127.{self.block.number}.2.{next(self._numbers)}"
+        """An Envoy without an agent; `name` ends in its variant.
+
+        `port` is the one that its gateway has, if that is another than `gateway` gives.
+        """
+        address = address or f"127.{self.block.number}.2.{next(self._numbers)}"
         folder = self.home / name
         folder.mkdir()
         socket, config, log = folder / "admin", folder / "bootstrap.json", folder / "log"
         parameters = bootstrap.BootstrapParameters(
-            node_id=proxy.NodeId(role=role, address=address, name=name, namespace="default"),
-            cluster=f"{name}.default",
+            node_id=proxy.NodeId(role=role, address=address, name=name, namespace=namespace),
+            cluster=f"{name}.{namespace}",
             version="test",
             discovery=bootstrap.parse_address(self.grpc),
             admin=bootstrap.UnixSocket(str(socket)),
@@ -247,7 +252,8 @@ class Fleet:
         try:
             connector = aiohttp.UnixConnector(path=str(socket))
             async with aiohttp.ClientSession(connector=connector) as admin:
-                started = Proxy(name, address, role, child, admin, log)
+                port = port or (SIDECAR_PORT if role is proxy.Role.SIDECAR else GATEWAY_PORT)
+                started = Proxy(name, address, role, port, child, admin, log)
                 self.proxies.append(started)
                 if ready:
                     await waiting.eventually(started.live, 20, what=f"{name} is ready")
