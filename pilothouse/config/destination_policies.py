@@ -8,6 +8,7 @@ from google.protobuf import message
 from pilothouse.api.config.v1alpha1 import destination_policy_pb2
 from pilothouse.config import checks, scalars, syntax
 
+_MAX_UINT32 = 2**32 - 1
 _BASE_EJECTION = 30 * scalars.NANOSECONDS
 """What `OutlierDetection.base_ejection_time` is when it is unset."""
 
@@ -20,6 +21,7 @@ def check(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.Found:
     yield from _times("spec", spec, "connect_timeout")
     yield from _percent("spec.loadBalancer", spec.load_balancer, "min_healthy_percent")
     yield from _outlier_detection("spec.outlierDetection", spec.outlier_detection)
+    yield from _health_check("spec.healthCheck", spec.health_check)
 
 
 def _outlier_detection(
@@ -36,6 +38,29 @@ def _outlier_detection(
     yield from _percent(where, section, "max_ejection_percent", least=1)
 
 
+def _health_check(where: str, section: destination_policy_pb2.HealthCheck) -> checks.Found:
+    if section.HasField("http"):
+        yield from _http_check(f"{where}.http", section.http)
+    yield from checks.optional(f"{where}.grpc.service", section.grpc.service, syntax.text)
+    yield from _times(where, section, "timeout", "interval", "idle_interval")
+    for field in ("unhealthy_threshold", "healthy_threshold"):
+        yield from _number(where, section, field, least=1)
+
+
+def _http_check(where: str, section: destination_policy_pb2.HttpHealthCheck) -> checks.Found:
+    yield from checks.required(f"{where}.path", section.path, syntax.path_and_query)
+    yield from checks.optional(f"{where}.host", section.host, syntax.redirect_host)
+    for index, one in enumerate(section.statuses):
+        at = f"{where}.statuses[{index}]"
+        if not one.first:
+            yield from checks.broken(f"{at}.first", "is required: a number from 100 to 599")
+        elif not 100 <= one.first <= 599:
+            yield from checks.broken(f"{at}.first", f"must be from 100 to 599, is {one.first}")
+        if one.HasField("last") and not max(one.first, 100) <= one.last <= 599:
+            least = max(one.first, 100)
+            yield from checks.broken(f"{at}.last", f"must be from {least} to 599, is {one.last}")
+
+
 def _times(where: str, section: message.Message, *fields: str) -> checks.Found:
     """Durations greater than 0, where they are set."""
     for field in fields:
@@ -46,10 +71,18 @@ def _times(where: str, section: message.Message, *fields: str) -> checks.Found:
 
 def _percent(where: str, section: message.Message, field: str, *, least: int = 0) -> checks.Found:
     """A percentage, where it is set."""
+    yield from _number(where, section, field, least=least, most=100)
+
+
+def _number(
+    where: str, section: message.Message, field: str, *, least: int, most: int = _MAX_UINT32
+) -> checks.Found:
+    """A number in a range, where it is set."""
     value = getattr(section, field)
-    if section.HasField(field) and not least <= value <= 100:
+    if section.HasField(field) and not least <= value <= most:
         path = f"{where}.{_json_name(section, field)}"
-        yield from checks.broken(path, f"must be from {least} to 100, is {value}")
+        ends = f"at least {least}" if most == _MAX_UINT32 else f"from {least} to {most}"
+        yield from checks.broken(path, f"must be {ends}, is {value}")
 
 
 def _json_name(section: message.Message, field: str) -> str:

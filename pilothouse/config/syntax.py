@@ -173,6 +173,13 @@ def cookie_value(value: str) -> str | None:
     return f"must be the value of a cookie, without space, comma, semicolon and \\, is {value!r}"
 
 
+def path_and_query(value: str) -> str | None:
+    """A path with or without a query, as it stands in a request."""
+    if "#" in value:
+        return f"must have no fragment, is {value!r}"
+    return path(value.partition("?")[0]) or text(value)
+
+
 def text(value: str) -> str | None:
     """What may stand in a header's value."""
     if _CONTROL.search(value):

@@ -32,10 +32,18 @@ def message(cluster: plan.Cluster) -> cluster_pb2.Cluster:
     made.CopyFrom(_shape(cluster.resolution, cluster.http2, cluster.settings))
     made.name = names.cluster(cluster.key)
     made.alt_stat_name = names.cluster_stat(made.name)
+    for check in made.health_checks:
+        if check.HasField("http_health_check") and not check.http_health_check.host:
+            check.http_health_check.host = _host(cluster.key)
     if cluster.resolution != "eds":
         made.load_assignment.cluster_name = made.name
         endpoints.fill(made.load_assignment.endpoints.add(), cluster.addresses)
     return made
+
+
+def _host(key: plan.ClusterKey) -> str:
+    """What a client of the service would write."""
+    return "" if key.service is None else f"{key.service.name}.{key.service.namespace}"
 
 
 def resource(cluster: plan.Cluster) -> resources.Resource:
@@ -59,7 +67,7 @@ def _shape(
 ) -> cluster_pb2.Cluster:
     """All of a cluster but its name and addresses: a mesh has many clusters of few shapes."""
     made = cluster_pb2.Cluster()
-    sections.fill(made, settings)
+    sections.fill(made, settings, http2=http2)
     if http2:
         made.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(_HTTP2)
     match resolution:

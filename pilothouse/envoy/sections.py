@@ -15,7 +15,7 @@ from pilothouse.api.envoy.config.cluster.v3 import (
     cluster_pb2,
     outlier_detection_pb2,
 )
-from pilothouse.envoy import wire
+from pilothouse.envoy import health_checks, wire
 from pilothouse.routing import upstreams
 
 NO_LIMIT: Final = 2**32 - 1
@@ -29,13 +29,15 @@ _POLICIES: Final = {
 }
 
 
-def fill(made: cluster_pb2.Cluster, settings: upstreams.Settings) -> None:
-    """Write all sections into a cluster."""
+def fill(made: cluster_pb2.Cluster, settings: upstreams.Settings, *, http2: bool) -> None:
+    """Write all sections into a cluster, which speaks HTTP/2 or does not."""
     made.connect_timeout.CopyFrom(wire.duration(settings.connect_timeout_ms))
     _fill_load_balancer(made, settings.load_balancer)
     made.circuit_breakers.thresholds.append(_thresholds(settings.circuit_breaker))
     if settings.outlier_detection is not None:
         made.outlier_detection.CopyFrom(_outlier_detection(settings.outlier_detection))
+    if settings.health_check is not None:
+        made.health_checks.append(health_checks.message(settings.health_check, http2=http2))
 
 
 def _fill_load_balancer(made: cluster_pb2.Cluster, section: upstreams.LoadBalancer) -> None:

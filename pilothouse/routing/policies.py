@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, cast
 
-from google.protobuf import message
+from google.protobuf import duration_pb2, message
 
 from pilothouse.api.config.v1alpha1 import destination_policy_pb2
 from pilothouse.config import objects
@@ -19,6 +19,8 @@ _BALANCERS: dict[int, upstreams.Balancing] = {
     destination_policy_pb2.LoadBalancer.POLICY_ROUND_ROBIN: "round_robin",
     destination_policy_pb2.LoadBalancer.POLICY_RANDOM: "random",
 }
+
+_IDLE_INTERVAL_MS = 60_000
 
 
 def policy(config: objects.Config) -> parsed.Policy:
@@ -44,6 +46,8 @@ def _sections(spec: destination_policy_pb2.DestinationPolicySpec) -> upstreams.S
         found["circuit_breaker"] = upstreams.CircuitBreaker(**_given(spec.circuit_breaker))
     if spec.HasField("outlier_detection"):
         found["outlier_detection"] = _outlier_detection(spec.outlier_detection)
+    if spec.HasField("health_check"):
+        found["health_check"] = _health_check(spec.health_check)
     return found
 
 
@@ -55,17 +59,50 @@ def _load_balancer(section: destination_policy_pb2.LoadBalancer) -> upstreams.Lo
 def _outlier_detection(
     section: destination_policy_pb2.OutlierDetection,
 ) -> upstreams.OutlierDetection:
-    given = _given(section)
-    for field in ("interval", "base_ejection", "max_ejection"):
-        name = field if field == "interval" else f"{field}_time"
-        if name in given:
-            given[f"{field}_ms"] = readers.milliseconds(given.pop(name))
+    given = {name.replace("_time_ms", "_ms"): value for name, value in _given(section).items()}
     found = upstreams.OutlierDetection(**given)
     if found.max_ejection_ms < found.base_ejection_ms:  # only where it is not said
         found = dataclasses.replace(found, max_ejection_ms=found.base_ejection_ms)
     return found
 
 
+def _health_check(
+    section: destination_policy_pb2.HealthCheck,
+) -> upstreams.HealthCheck | None:
+    given = _given(section)
+    kind = section.WhichOneof("check")
+    if kind is None:
+        return None
+    del given[kind]
+    if "idle_interval_ms" not in given and "interval_ms" in given:
+        given["idle_interval_ms"] = max(given["interval_ms"], _IDLE_INTERVAL_MS)
+    return upstreams.HealthCheck(check=_check(section), **given)
+
+
+def _check(section: destination_policy_pb2.HealthCheck) -> upstreams.Check:
+    match section.WhichOneof("check"):
+        case "http":
+            statuses = tuple(
+                (one.first, one.last if one.HasField("last") else one.first)
+                for one in section.http.statuses
+            )
+            given = _given(section.http) | ({"statuses": statuses} if statuses else {})
+            return upstreams.HttpCheck(**given)
+        case "grpc":
+            return upstreams.GrpcCheck(**_given(section.grpc))
+        case _:
+            return upstreams.TcpCheck()
+
+
 def _given(section: message.Message) -> dict[str, Any]:
-    """The fields of a section that are set, by name: a plan's value has the same names."""
-    return {field.name: value for field, value in section.ListFields()}
+    """The fields of a section that are set, by name: a plan's value has the same names.
+
+    A time is in milliseconds there, which its name says.
+    """
+    return dict(_one(field.name, value) for field, value in section.ListFields())
+
+
+def _one(name: str, value: Any) -> tuple[str, Any]:
+    if isinstance(value, duration_pb2.Duration):
+        return f"{name}_ms", readers.milliseconds(value)
+    return name, value

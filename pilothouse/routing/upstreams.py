@@ -49,6 +49,45 @@ class OutlierDetection:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HttpCheck:
+    """A GET request."""
+
+    path: str
+    host: str = ""
+    """Empty for the name of the service."""
+    statuses: tuple[tuple[int, int], ...] = ((200, 200),)
+    """The first and last of each range of good answers."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TcpCheck:
+    """A connection."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcCheck:
+    """A request of gRPC's health protocol; where HTTP/2 is not spoken, a connection."""
+
+    service: str = ""
+
+
+Check = HttpCheck | TcpCheck | GrpcCheck
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCheck:
+    """How endpoints are asked how they are."""
+
+    check: Check
+    timeout_ms: int = 1_000
+    interval_ms: int = 5_000
+    idle_interval_ms: int = 60_000
+    """While nothing has been sent to the cluster."""
+    unhealthy_threshold: int = 3
+    healthy_threshold: int = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All sections: how proxies talk to a cluster."""
 
@@ -56,6 +95,7 @@ class Settings:
     load_balancer: LoadBalancer = LoadBalancer()
     circuit_breaker: CircuitBreaker = CircuitBreaker()
     outlier_detection: OutlierDetection | None = None
+    health_check: HealthCheck | None = None
 
 
 DEFAULTS = Settings()
@@ -68,3 +108,4 @@ class Sections(TypedDict, total=False):
     load_balancer: LoadBalancer
     circuit_breaker: CircuitBreaker
     outlier_detection: OutlierDetection
+    health_check: HealthCheck | None

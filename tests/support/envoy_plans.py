@@ -220,6 +220,16 @@ def _gateway() -> plan.ProxyPlan:
     )
 
 
+CHECKS: tuple[tuple[upstreams.Check, bool], ...] = (
+    (upstreams.HttpCheck(path="/healthz?deep=1", statuses=((200, 299), (404, 404))), False),
+    (upstreams.HttpCheck(path="/", host="a.example"), True),
+    (upstreams.TcpCheck(), False),
+    (upstreams.GrpcCheck(service="a.B"), True),
+    (upstreams.GrpcCheck(), False),
+)
+"""Health checks, each with whether its cluster speaks HTTP/2."""
+
+
 def _policies() -> plan.ProxyPlan:
     """Every way to shape a cluster."""
     github = key("github", 443, external=True)
@@ -258,12 +268,23 @@ def _policies() -> plan.ProxyPlan:
                         ),
                     ),
                 ),
+                *(
+                    plan.Cluster(
+                        key=key(f"checked-{number}"),
+                        http2=http2,
+                        settings=upstreams.Settings(
+                            health_check=upstreams.HealthCheck(check=check)
+                        ),
+                    )
+                    for number, (check, http2) in enumerate(CHECKS)
+                ),
                 static(key("legacy", 81, external=True), 81, 82),
                 plan.Cluster(key=key("nowhere", external=True), resolution="static"),
             ),
             endpoints=(
                 plan.ClusterEndpoints(key=key("reviews")),
                 plan.ClusterEndpoints(key=key("reviews", scope="shop")),
+                *(plan.ClusterEndpoints(key=key(f"checked-{n}")) for n, _ in enumerate(CHECKS)),
             ),
         )
     )

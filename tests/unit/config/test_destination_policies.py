@@ -26,6 +26,15 @@ def broken(spec: str) -> list[str]:
             " maxEjectionTime: 1s, maxEjectionPercent: 1}"
         ),
         "outlierDetection: {baseEjectionTime: 1h}",
+        "healthCheck: {}",
+        "healthCheck: {tcp: {}}",
+        "healthCheck: {grpc: {}}",
+        (
+            "healthCheck: {grpc: {service: a.B}, timeout: 1ms, interval: 1ms,"
+            " unhealthyThreshold: 1, healthyThreshold: 1}"
+        ),
+        "healthCheck: {http: {path: '/a?b=c', host: a.b, statuses: [{first: 100, last: 599}]}}",
+        "healthCheck: {http: {path: /, host: 192.0.2.1, statuses: [{first: 200, last: 200}]}}",
     ],
 )
 def test_what_is_right_is_accepted(spec: str):
@@ -68,6 +77,51 @@ def test_what_is_right_is_accepted(spec: str):
         (
             "outlierDetection: {maxEjectionPercent: 101}",
             ["spec.outlierDetection.maxEjectionPercent: must be from 1 to 100, is 101"],
+        ),
+        (
+            (
+                "healthCheck: {tcp: {}, timeout: 0s, interval: 0s, idleInterval: 0s,"
+                " unhealthyThreshold: 0, healthyThreshold: 0}"
+            ),
+            [
+                "spec.healthCheck.timeout: must be greater than 0s",
+                "spec.healthCheck.interval: must be greater than 0s",
+                "spec.healthCheck.idleInterval: must be greater than 0s",
+                "spec.healthCheck.unhealthyThreshold: must be at least 1, is 0",
+                "spec.healthCheck.healthyThreshold: must be at least 1, is 0",
+            ],
+        ),
+        ("healthCheck: {http: {}}", ["spec.healthCheck.http.path: is required"]),
+        (
+            "healthCheck: {http: {path: '/#'}}",
+            ["spec.healthCheck.http.path: must have no fragment, is '/#'"],
+        ),
+        (
+            "healthCheck: {http: {path: a, host: 'a b'}}",
+            [
+                "spec.healthCheck.http.path: must begin with /, is 'a'",
+                (
+                    "spec.healthCheck.http.host: must be a host name such as shop.example.com,"
+                    " is 'a b'"
+                ),
+            ],
+        ),
+        (
+            (
+                "healthCheck: {http: {path: /, statuses: [{}, {first: 99}, {first: 300, last: 299},"
+                " {first: 600, last: 600}]}}"
+            ),
+            [
+                "spec.healthCheck.http.statuses[0].first: is required: a number from 100 to 599",
+                "spec.healthCheck.http.statuses[1].first: must be from 100 to 599, is 99",
+                "spec.healthCheck.http.statuses[2].last: must be from 300 to 599, is 299",
+                "spec.healthCheck.http.statuses[3].first: must be from 100 to 599, is 600",
+                "spec.healthCheck.http.statuses[3].last: must be from 600 to 599, is 600",
+            ],
+        ),
+        (
+            'healthCheck: {grpc: {service: "a\\n"}}',
+            ["spec.healthCheck.grpc.service: must have no control characters, is 'a\\n'"],
         ),
     ],
 )

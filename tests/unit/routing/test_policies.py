@@ -63,11 +63,60 @@ def settings(*specs: str) -> upstreams.Settings:
                 )
             ),
         ),
+        ("healthCheck: {}", upstreams.Settings()),
+        (
+            "healthCheck: {tcp: {}}",
+            upstreams.Settings(health_check=upstreams.HealthCheck(check=upstreams.TcpCheck())),
+        ),
+        (
+            (
+                "healthCheck: {grpc: {service: s}, timeout: 1s500ms, unhealthyThreshold: 1,"
+                " idleInterval: 1s}"
+            ),
+            upstreams.Settings(
+                health_check=upstreams.HealthCheck(
+                    check=upstreams.GrpcCheck(service="s"),
+                    timeout_ms=1500,
+                    interval_ms=5000,
+                    idle_interval_ms=1000,
+                    unhealthy_threshold=1,
+                    healthy_threshold=2,
+                )
+            ),
+        ),
+        (
+            (
+                "healthCheck: {http: {path: /h, host: a.b, statuses: [{first: 200, last: 299},"
+                " {first: 404}]}, interval: 2m}"
+            ),
+            upstreams.Settings(
+                health_check=upstreams.HealthCheck(
+                    check=upstreams.HttpCheck(
+                        path="/h", host="a.b", statuses=((200, 299), (404, 404))
+                    ),
+                    interval_ms=120_000,
+                    idle_interval_ms=120_000,
+                )
+            ),
+        ),
+        (
+            "healthCheck: {http: {path: /h}}",
+            upstreams.Settings(
+                health_check=upstreams.HealthCheck(
+                    check=upstreams.HttpCheck(path="/h", statuses=((200, 200),))
+                )
+            ),
+        ),
     ],
 )
 def test_sections(spec: str, expected: upstreams.Settings):
     """What is set counts, and what is not has its documented default."""
     assert settings(spec) == expected
+
+
+def test_an_empty_health_check_takes_back_what_another_policy_says():
+    """The one with labels wins, and says that nobody is asked."""
+    assert settings("healthCheck: {}", "healthCheck: {tcp: {}}").health_check is None
 
 
 def test_an_empty_section_wins_whole():

@@ -95,6 +95,7 @@ class DestinationPolicySpec(_message.Message):
     LOAD_BALANCER_FIELD_NUMBER: _builtins.int
     CIRCUIT_BREAKER_FIELD_NUMBER: _builtins.int
     OUTLIER_DETECTION_FIELD_NUMBER: _builtins.int
+    HEALTH_CHECK_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """Name of the service. Required."""
     namespace: _builtins.str
@@ -119,6 +120,10 @@ class DestinationPolicySpec(_message.Message):
     def outlier_detection(self) -> Global___OutlierDetection:
         """Leaves endpoints that fail out for a while. Unset means that none is left out."""
 
+    @_builtins.property
+    def health_check(self) -> Global___HealthCheck:
+        """Asks the endpoints how they are. Unset means that they are not asked."""
+
     def __init__(
         self,
         *,
@@ -129,10 +134,11 @@ class DestinationPolicySpec(_message.Message):
         load_balancer: Global___LoadBalancer | None = ...,
         circuit_breaker: Global___CircuitBreaker | None = ...,
         outlier_detection: Global___OutlierDetection | None = ...,
+        health_check: Global___HealthCheck | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "load_balancer", b"load_balancer", "outlier_detection", b"outlier_detection"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "health_check", b"health_check", "load_balancer", b"load_balancer", "outlier_detection", b"outlier_detection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "labels", b"labels", "load_balancer", b"load_balancer", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "service", b"service"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "health_check", b"health_check", "labels", b"labels", "load_balancer", b"load_balancer", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "service", b"service"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -316,3 +322,177 @@ class OutlierDetection(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_ejection_percent) -> _WhichOneofReturnType__max_ejection_percent | None: ...
 
 Global___OutlierDetection: _TypeAlias = OutlierDetection  # noqa: Y015
+
+@_typing.final
+class HealthCheck(_message.Message):
+    """Every client proxy asks every endpoint, and sends requests to those that are well. A new endpoint gets requests once it has answered well."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HTTP_FIELD_NUMBER: _builtins.int
+    TCP_FIELD_NUMBER: _builtins.int
+    GRPC_FIELD_NUMBER: _builtins.int
+    TIMEOUT_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    IDLE_INTERVAL_FIELD_NUMBER: _builtins.int
+    UNHEALTHY_THRESHOLD_FIELD_NUMBER: _builtins.int
+    HEALTHY_THRESHOLD_FIELD_NUMBER: _builtins.int
+    unhealthy_threshold: _builtins.int
+    """So many failures in a row end the requests to an endpoint. Unset means 3. Greater than 0."""
+    healthy_threshold: _builtins.int
+    """So many good answers in a row bring it back; the first check ever needs one only. Unset means 2. Greater than 0."""
+    @_builtins.property
+    def http(self) -> Global___HttpHealthCheck:
+        """By a GET request."""
+
+    @_builtins.property
+    def tcp(self) -> Global___TcpHealthCheck:
+        """By opening a connection."""
+
+    @_builtins.property
+    def grpc(self) -> Global___GrpcHealthCheck:
+        """By gRPC's health protocol (`grpc.health.v1.Health`). On ports that do not speak HTTP/2 a connection is opened instead."""
+
+    @_builtins.property
+    def timeout(self) -> _duration_pb2.Duration:
+        """Time for an answer, in whole milliseconds. Unset means 1 s. Greater than 0."""
+
+    @_builtins.property
+    def interval(self) -> _duration_pb2.Duration:
+        """Time between two checks of an endpoint, in whole milliseconds. Unset means 5 s. Greater than 0."""
+
+    @_builtins.property
+    def idle_interval(self) -> _duration_pb2.Duration:
+        """The same while a proxy has never sent anything to the service, as most of a big mesh have not. Greater than 0.
+        Unset means 1 min, or `interval` when that is longer.
+        """
+
+    def __init__(
+        self,
+        *,
+        http: Global___HttpHealthCheck | None = ...,
+        tcp: Global___TcpHealthCheck | None = ...,
+        grpc: Global___GrpcHealthCheck | None = ...,
+        timeout: _duration_pb2.Duration | None = ...,
+        interval: _duration_pb2.Duration | None = ...,
+        idle_interval: _duration_pb2.Duration | None = ...,
+        unhealthy_threshold: _builtins.int | None = ...,
+        healthy_threshold: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_healthy_threshold", b"_healthy_threshold", "_unhealthy_threshold", b"_unhealthy_threshold", "check", b"check", "grpc", b"grpc", "healthy_threshold", b"healthy_threshold", "http", b"http", "idle_interval", b"idle_interval", "interval", b"interval", "tcp", b"tcp", "timeout", b"timeout", "unhealthy_threshold", b"unhealthy_threshold"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_healthy_threshold", b"_healthy_threshold", "_unhealthy_threshold", b"_unhealthy_threshold", "check", b"check", "grpc", b"grpc", "healthy_threshold", b"healthy_threshold", "http", b"http", "idle_interval", b"idle_interval", "interval", b"interval", "tcp", b"tcp", "timeout", b"timeout", "unhealthy_threshold", b"unhealthy_threshold"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__healthy_threshold: _TypeAlias = _typing.Literal["healthy_threshold"]  # noqa: Y015
+    _WhichOneofArgType__healthy_threshold: _TypeAlias = _typing.Literal["_healthy_threshold", b"_healthy_threshold"]  # noqa: Y015
+    _WhichOneofReturnType__unhealthy_threshold: _TypeAlias = _typing.Literal["unhealthy_threshold"]  # noqa: Y015
+    _WhichOneofArgType__unhealthy_threshold: _TypeAlias = _typing.Literal["_unhealthy_threshold", b"_unhealthy_threshold"]  # noqa: Y015
+    _WhichOneofReturnType_check: _TypeAlias = _typing.Literal["http", "tcp", "grpc"]  # noqa: Y015
+    _WhichOneofArgType_check: _TypeAlias = _typing.Literal["check", b"check"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__healthy_threshold) -> _WhichOneofReturnType__healthy_threshold | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__unhealthy_threshold) -> _WhichOneofReturnType__unhealthy_threshold | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_check) -> _WhichOneofReturnType_check | None: ...
+
+Global___HealthCheck: _TypeAlias = HealthCheck  # noqa: Y015
+
+@_typing.final
+class HttpHealthCheck(_message.Message):
+    """A check by a GET request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    STATUSES_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """The path, with or without a query. Begins with `/`. Required."""
+    host: _builtins.str
+    """The Host header. Unset means `NAME.NAMESPACE` of the service."""
+    @_builtins.property
+    def statuses(self) -> _containers.RepeatedCompositeFieldContainer[Global___StatusRange]:
+        """The answers that mean that an endpoint is well. Unset means 200."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        host: _builtins.str = ...,
+        statuses: _abc.Iterable[Global___StatusRange] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "path", b"path", "statuses", b"statuses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HttpHealthCheck: _TypeAlias = HttpHealthCheck  # noqa: Y015
+
+@_typing.final
+class StatusRange(_message.Message):
+    """HTTP status codes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    first: _builtins.int
+    """The lowest, 100 to 599. Required."""
+    last: _builtins.int
+    """The highest, 100 to 599, not below `first`. Unset means `first`."""
+    def __init__(
+        self,
+        *,
+        first: _builtins.int = ...,
+        last: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "last", b"last"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "first", b"first", "last", b"last"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__last: _TypeAlias = _typing.Literal["last"]  # noqa: Y015
+    _WhichOneofArgType__last: _TypeAlias = _typing.Literal["_last", b"_last"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last) -> _WhichOneofReturnType__last | None: ...
+
+Global___StatusRange: _TypeAlias = StatusRange  # noqa: Y015
+
+@_typing.final
+class TcpHealthCheck(_message.Message):
+    """A check by opening a connection."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TcpHealthCheck: _TypeAlias = TcpHealthCheck  # noqa: Y015
+
+@_typing.final
+class GrpcHealthCheck(_message.Message):
+    """A check by gRPC's health protocol."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVICE_FIELD_NUMBER: _builtins.int
+    service: _builtins.str
+    """What the request asks for. Unset means the server as a whole."""
+    def __init__(
+        self,
+        *,
+        service: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["service", b"service"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GrpcHealthCheck: _TypeAlias = GrpcHealthCheck  # noqa: Y015
