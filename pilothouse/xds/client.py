@@ -47,6 +47,8 @@ class ClientUpdate:
     """Type URL and name of what is gone."""
     refused: tuple[str, ...] = ()
     """Why the response was refused, a line for each bad resource."""
+    version: str = ""
+    """`system_version_info` of the response: for people, and for whoever traces."""
 
 
 Accept = Callable[[ReceivedResource], str | None]
@@ -167,6 +169,7 @@ class DeltaClient:
             changed=news,
             removed=gone,
             refused=refused,
+            version=message.system_version_info,
         )
 
     def _reason(self, type_url: str, resource: ReceivedResource) -> str | None:

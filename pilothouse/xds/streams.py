@@ -234,7 +234,7 @@ class Stream(abc.ABC):
             if any(state.stuck(target) for state in refused.values()):
                 return transition.hold(base, target)
             if self._settled is resources.Snapshot.EMPTY:
-                return target
+                return transition.straight(base, target)
             # A bad cluster must not stay in the union: what was refused was not reached.
             base = transition.rollback(self._settled, base, frozenset(refused))
         if base is resources.Snapshot.EMPTY:
@@ -243,17 +243,9 @@ class Stream(abc.ABC):
         if not (transition.only_adds(base, step) or (not refused and self._reached())):
             step = transition.hold(base, target)  # `_advance` goes on from there
         if any(state.stuck(base) and state.stuck(step) for state in refused.values()):
-            # What is refused had been accepted before, so the way leads nowhere: straight on.
-            return target
+            # What is refused had been accepted before, so the way leads nowhere.
+            return transition.straight(self.current, target)
         return step
-
-    def _holds_users(self, view: resources.Snapshot) -> bool:
-        """True when the client has acknowledged this view's listeners and routes."""
-        return not any(
-            state.outstanding or state.refused is not None or state.missing(view)
-            for url, state in self._states.items()
-            if state.type.gated and url != types.CLUSTER.type_url
-        )
 
     def _enter(self, step: resources.Snapshot) -> None:
         """Deliver a step; types that it does not change for this client are settled."""
@@ -289,7 +281,7 @@ class Stream(abc.ABC):
             return
         while self._waiting:
             self._look(self._states[self._waiting.pop()])
-        if clusters.leftover and self._holds_users(self.current):
+        if clusters.leftover and self._users_reached():
             clusters.doubt |= clusters.gone(self.current)
             clusters.leftover.clear()
             self._look(clusters)
@@ -306,11 +298,18 @@ class Stream(abc.ABC):
 
     def _reached(self) -> bool:
         """True when every gated type of the present step is acknowledged."""
-        return all(
-            not state.outstanding and state.refused is None and url not in self._dirty
-            for url, state in self._states.items()
-            if state.type.gated
+        return not any(self._owes(state) for state in self._states.values() if state.type.gated)
+
+    def _users_reached(self) -> bool:
+        """True when listeners and routes of the present step are acknowledged."""
+        return not any(
+            self._owes(state)
+            for state in self._states.values()
+            if state.type.gated and state.type.type_url != types.CLUSTER.type_url
         )
+
+    def _owes(self, state: type_state.TypeState) -> bool:
+        return state.outstanding or state.refused is not None or state.type.type_url in self._dirty
 
     def _write(self, state: type_state.TypeState, content: resources.Difference) -> Response:
         """Build the next response of a type."""

@@ -83,6 +83,11 @@ def hold(current: resources.Snapshot, target: resources.Snapshot) -> resources.S
     return _mix(current, target, _HOLD)
 
 
+def straight(current: resources.Snapshot, target: resources.Snapshot) -> resources.Snapshot:
+    """The target at once, but with the leaves of clusters that are warming still."""
+    return _mix(current, target, _DROP) if _loses_leaves(current, target) else target
+
+
 def rollback(
     settled: resources.Snapshot, current: resources.Snapshot, refused: frozenset[str]
 ) -> resources.Snapshot:

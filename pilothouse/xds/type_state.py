@@ -197,8 +197,8 @@ class TypeState:
         self.outstanding = self.resuming = False
         doubtful = {name for name in self.sent if self.subscription.covers(name)}
         if not self.partial:
-            # Names that were dropped on the way leave nothing that is refused.
-            self.refused = self.held if doubtful or not self.sent else None
+            # Without the names that were dropped on the way it is something else: try the rest.
+            self.refused = self.held if doubtful == self.sent else None
             self.held = self.acked
         self.error = error if self.refused is not None else ""
         self.doubt |= doubtful

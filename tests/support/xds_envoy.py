@@ -43,7 +43,10 @@ class Envoy:
         self.connect()
 
     def connect(self) -> None:
-        """Begin a new stream; what was on the way is lost."""
+        """Begin a new stream; what was on the way is lost.
+
+        All that a client asks for when it comes back arrives together, as from Envoy.
+        """
         self.peer = xds_peer.connect(self.variant)
         self.down: collections.deque[bytes] = collections.deque()
         self.up: collections.deque[Callable[[], object]] = collections.deque()
@@ -55,6 +58,9 @@ class Envoy:
         for kind in self.held:
             if kind in WHOLE or self._wanted(kind):
                 self._subscribe(kind, first=True)
+        if self.target is not None:
+            while self.send():
+                pass
 
     def update(self, target: resources.Snapshot) -> None:
         """Aim at another snapshot."""

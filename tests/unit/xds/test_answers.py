@@ -200,6 +200,17 @@ def test_p14_a_first_response_that_is_refused_does_not_block_what_replaced_it(pe
     assert [(reply.type_url, reply.resources) for reply in replies] == [(CDS, {})]
 
 
+def test_p15_the_rest_of_a_refused_response_is_tried_again(peer):
+    """Part of it was dropped before the refusal came, and that may have been the bad part."""
+    peer.ask(EDS, "a", "b")
+    peer.stream.update(snapshot(resource(EDS, "a"), resource(EDS, "b", "bad")))
+    reply = peer.read_one()
+    peer.ask(EDS, drop=["b"], nonce="old")
+    peer.answer(reply, refuse="bad")
+    assert [one.resources for one in peer.settle()] == [{"a": body("a")}]
+    assert peer.stream.in_sync
+
+
 def test_p16_what_was_acknowledged_last_is_known_after_a_refusal(peer):
     """The truth after a refusal is the server's own record."""
     good = snapshot(cluster("a"))

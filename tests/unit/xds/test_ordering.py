@@ -216,6 +216,21 @@ def test_p50_a_refusal_does_not_take_endpoints_from_what_is_warming(peer):
     assert peer.stream.current.get(EDS, "y") is not None
 
 
+def test_p50_a_start_with_refused_routes_keeps_endpoints_of_what_is_warming(peer):
+    """Nothing was ever reached, so the way is straight; the leaves stay until clusters went."""
+    peer.ask(CDS)
+    peer.ask(RDS, "r")
+    peer.stream.update(_mesh("x"))
+    clusters, routes = peer.read()
+    peer.answer(clusters)
+    peer.answer(routes, refuse="bad")
+    peer.stream.update(_mesh("y"))
+    clusters = next(reply for reply in peer.read() if reply.type_url == CDS)
+    peer.stream.update(snapshot())
+    peer.ask(EDS, "y")
+    assert [reply.resources for reply in peer.read() if reply.type_url == EDS] == [{"y": body("y")}]
+
+
 def test_p50_a_route_that_is_refused_late_does_not_block_the_next(peer):
     """Clusters were in force before routes were asked for; these are refused, then mended."""
     peer.ask(CDS)

@@ -90,6 +90,16 @@ def test_p44_a_client_that_holds_something_learns_that_all_is_gone():
         assert not any(resources for resources, _ in told)
 
 
+def test_clusters_of_an_earlier_stream_wait_for_listeners_that_are_to_go():
+    """Delta: nothing is left, and each goes after what refers to it."""
+    peer = xds_peer.connect("delta")
+    peer.stream.update(snapshot())
+    for kind, names in ((CDS, ()), (LDS, ()), (RDS, ("r",))):
+        peer.ask(kind, *names, held=_versions(peer, _everything(), kind))
+    removed = [(one.type_url, one.removed) for one in peer.settle() if one.removed]
+    assert removed == [(LDS, ("l",)), (RDS, ("r",)), (CDS, ("a", "b"))]
+
+
 def test_p45_names_are_answered_though_the_version_is_held():
     """Delta: a cluster that warms anew needs the answer (envoyproxy/envoy#22418)."""
     peer = xds_peer.connect("delta")
