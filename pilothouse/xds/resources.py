@@ -342,10 +342,9 @@ def diff(old: Snapshot, new: Snapshot, type_url: str) -> Difference:
     if old is new:
         return _NOTHING
     by_type = _snapshots.of(old, new)
-    known = by_type.get(type_url)
-    if known is None:
-        known = by_type[type_url] = _diff(old, new, type_url)
-    return known
+    if type_url not in by_type:
+        by_type[type_url] = _diff(old, new, type_url)
+    return by_type[type_url]
 
 
 def _diff(old: Snapshot, new: Snapshot, type_url: str) -> Difference:
@@ -383,10 +382,10 @@ def _layer_diff(old: Layer, new: Layer, type_url: str) -> Difference:
     before, after = old.resources(type_url), new.resources(type_url)
     if before is after:
         return _NOTHING  # mostly because neither layer is about this type
-    found = (by_type := _layers.of(old, new)).get(type_url)
-    if found is None:
-        found = by_type[type_url] = _compare(before, after)
-    return found
+    by_type = _layers.of(old, new)
+    if type_url not in by_type:
+        by_type[type_url] = _compare(before, after)
+    return by_type[type_url]
 
 
 def _compare(before: Mapping[str, Resource], after: Mapping[str, Resource]) -> Difference:
