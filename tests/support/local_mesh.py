@@ -51,7 +51,11 @@ class LocalMesh:
                 raise RuntimeError(f"it ended before it was up:\n{self.errors}")
             return self.output.rstrip().endswith("}")
 
-        await eventually(printed, deadline, what="up")
+        try:
+            await eventually(printed, deadline, what="up")
+        except AssertionError as error:
+            error.add_note(self.errors)
+            raise
         self.found = json.loads(self.output)
 
     async def said(self, text: str, deadline: float = 20.0) -> None:

@@ -159,8 +159,9 @@ class ConfigStreamClient:
         for _, name in update.removed:
             key = _key(name)
             if configs.pop(key, None) is not None:
-                # A removal carries no metadata; most likely it belongs to what came with it.
-                traces.setdefault(next(iter(traces), ""), []).append(key)
+                # A name carries no metadata. Without a mark it belongs to what came with it.
+                trace = trace_metadata.marked(update.version) or next(iter(traces), "")
+                traces.setdefault(trace, []).append(key)
         self._swap(configs, traces)
 
     def _swap(

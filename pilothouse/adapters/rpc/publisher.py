@@ -97,8 +97,8 @@ class ConfigPublisher:
 
         Args:
             configs: all objects, in any order; two of one key are a ValueError.
-            traceparent: the W3C trace context that goes with what is new or different. What is not
-                keeps its own, and a new trace alone sends nothing.
+            traceparent: the W3C trace context that goes with what is new, different or gone. The
+                rest keeps its own, and a new trace alone sends nothing.
         """
         given = sorted(configs, key=lambda config: config.key)
         now = {config.key: self._resource(config, traceparent) for config in given}
@@ -119,7 +119,7 @@ class ConfigPublisher:
             layer = resources.Layer.of(made for _, made in now.values())
             self._snapshot = resources.Snapshot.of([layer])
             for session in self._sessions:
-                session.push(self._snapshot)
+                session.push(self._snapshot, traceparent=traceparent)
         return difference
 
     def _resource(

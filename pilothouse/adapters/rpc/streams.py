@@ -22,9 +22,9 @@ import grpc
 import grpc.aio
 import structlog
 
-from pilothouse.adapters.rpc import services, serving
+from pilothouse.adapters.rpc import services, serving, trace_metadata
 from pilothouse.api.envoy.config.core.v3 import base_pb2
-from pilothouse.xds import delta, resources, sotw, streams
+from pilothouse.xds import delta, framing, resources, sotw, streams
 
 _LOG = structlog.get_logger(__name__)
 
@@ -47,6 +47,7 @@ class Session:
         """The status it is about to end with, once `end` was called."""
         self.wake = asyncio.Event()
         """Set when its writer shall look whether there is something to write."""
+        self._trace = ""
 
     @property
     def node(self) -> base_pb2.Node:
@@ -56,10 +57,22 @@ class Session:
             raise RuntimeError("the client has not said who it is: the session is not open yet")
         return node
 
-    def push(self, snapshot: resources.Snapshot) -> None:
-        """Make `snapshot` what the client shall hold; what it lacks is written soon."""
+    def push(self, snapshot: resources.Snapshot, *, traceparent: str = "") -> None:
+        """Make `snapshot` what the client shall hold; what it lacks is written soon.
+
+        `traceparent` is the trace of what is removed; what is new or different has its own.
+        """
+        self._trace = traceparent or self._trace
         self.stream.update(snapshot)
         self.wake.set()
+
+    def encoded(self, response: streams.Response) -> bytes:
+        """A response as it is written: with the trace of what it removes, if it can carry one."""
+        if not (response.removed and self._trace and isinstance(self.stream, delta.DeltaStream)):
+            return response.body
+        # Of two values of a field the last one counts.
+        version = trace_metadata.mark(response.version, self._trace)
+        return response.body + framing.field(1, version.encode())
 
     def end(self, code: grpc.StatusCode, message: str) -> None:
         """End the stream with a status, once the running write is done; the first call counts."""
@@ -275,7 +288,7 @@ class _Call:
                 return
             try:
                 async with asyncio.timeout(self._write_timeout):
-                    await self._context.write(response.body)
+                    await self._context.write(session.encoded(response))
             except TimeoutError:
                 text = f"nothing was read for {self._write_timeout:g} s"
                 _LOG.warning("client is stuck", peer=session.peer, node=_id(session), reason=text)

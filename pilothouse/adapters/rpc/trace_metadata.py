@@ -3,6 +3,9 @@
 
 It is no part of a resource's version: a new trace alone sends nothing. An unreadable one is no
 trace, never an error: whoever traces must not stop whoever configures.
+
+A removal is a name and nothing else, so its trace goes behind the response's version, a field that
+is "only for debugging" by its definition (`DeltaDiscoveryResponse.system_version_info`).
 """
 
 from google.protobuf import message
@@ -21,6 +24,16 @@ def encode(traceparent: str) -> bytes:
     metadata = base_pb2.Metadata()
     metadata.filter_metadata[NAMESPACE].update({_FIELD: traceparent})
     return metadata.SerializeToString(deterministic=True)
+
+
+def mark(version: str, traceparent: str) -> str:
+    """The version of a response that removes something, with the trace of the removal."""
+    return f"{version};{traceparent}"
+
+
+def marked(version: str) -> str:
+    """The traceparent that a response's version carries, or ""."""
+    return version.partition(";")[2]
 
 
 def decode(metadata: bytes) -> str:

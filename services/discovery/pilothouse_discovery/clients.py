@@ -38,9 +38,12 @@ class Client:
         """True when it has acknowledged all that it is to hold."""
         return self.session.stream.in_sync
 
-    def push(self, snapshot: resources.Snapshot) -> bool:
-        """Give it a new target; True when that leaves something to be acknowledged."""
-        self.session.push(snapshot)
+    def push(self, snapshot: resources.Snapshot, *, traceparent: str = "") -> bool:
+        """Give it a new target; True when that leaves something to be acknowledged.
+
+        A source is told the trace of what is gone, for it has work to do that belongs to it.
+        """
+        self.session.push(snapshot, traceparent=traceparent if self.is_source else "")
         return not self.in_sync
 
     def position(self) -> ledger.Position | None:

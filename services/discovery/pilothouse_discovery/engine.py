@@ -164,7 +164,7 @@ class Engine:
         )
         if snapshot is None:
             return False
-        pending = client.push(snapshot)
+        pending = client.push(snapshot, traceparent=telemetry.current_traceparent())
         self._progress.moved(client)
         return pending
 

@@ -88,6 +88,22 @@ async def test_readers_wait_until_there_is_a_first_set():
         assert [change.keys for change in reader.told] == [()]
 
 
+async def test_a_removal_has_the_trace_of_the_publish_that_left_it_out():
+    """Alone, and beside what changed; what an object came with is over when it goes."""
+    source = publisher.ConfigPublisher()
+    source.publish([external("a"), external("b")], traceparent=TRACE)
+    async with config_streams.serve(source) as address, config_streams.read(address) as reader:
+        await eventually(lambda: len(reader.names) == 2)
+        reader.told.clear()
+        source.publish([external("b")], traceparent=OTHER_TRACE)
+        await eventually(lambda: len(reader.names) == 1)
+        assert [change.traceparent for change in reader.told] == [OTHER_TRACE]
+        reader.told.clear()
+        source.publish([external("c")], traceparent=TRACE)
+        await eventually(lambda: reader.names == ["ExternalService/default/c"])
+        assert {change.traceparent for change in reader.told} == {TRACE}
+
+
 async def test_trace_travels_with_the_object_it_changed():
     """Each object's change is told with the trace of the publish that made its content."""
     source = publisher.ConfigPublisher()
