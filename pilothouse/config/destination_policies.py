@@ -9,6 +9,9 @@ from pilothouse.api.config.v1alpha1 import destination_policy_pb2
 from pilothouse.config import checks, scalars, syntax
 
 _MAX_UINT32 = 2**32 - 1
+# The most that Linux takes for these socket options: else no connection could be opened.
+_MAX_PROBES = 127
+_MAX_KEEPALIVE = 32_767
 _BASE_EJECTION = 30 * scalars.NANOSECONDS
 """What `OutlierDetection.base_ejection_time` is when it is unset."""
 
@@ -22,6 +25,7 @@ def check(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.Found:
     yield from _percent("spec.loadBalancer", spec.load_balancer, "min_healthy_percent")
     yield from _outlier_detection("spec.outlierDetection", spec.outlier_detection)
     yield from _health_check("spec.healthCheck", spec.health_check)
+    yield from _connection_pool("spec.connectionPool", spec.connection_pool)
 
 
 def _outlier_detection(
@@ -59,6 +63,28 @@ def _http_check(where: str, section: destination_policy_pb2.HttpHealthCheck) -> 
         if one.HasField("last") and not max(one.first, 100) <= one.last <= 599:
             least = max(one.first, 100)
             yield from checks.broken(f"{at}.last", f"must be from {least} to 599, is {one.last}")
+
+
+def _connection_pool(where: str, section: destination_policy_pb2.ConnectionPool) -> checks.Found:
+    yield from _number(where, section, "max_requests_per_connection", least=1)
+    if section.HasField("idle_timeout"):
+        yield from checks.duration(f"{where}.idleTimeout", section.idle_timeout)
+    yield from _times(where, section, "max_duration")
+    yield from _number(where, section, "max_concurrent_streams", least=1, most=2**31 - 1)
+    keepalive = section.tcp_keepalive
+    yield from _number(f"{where}.tcpKeepalive", keepalive, "probes", least=1, most=_MAX_PROBES)
+    for field in ("time", "interval"):
+        if keepalive.HasField(field):
+            time = checks.in_nanoseconds(getattr(keepalive, field))
+            seconds, rest = divmod(time, scalars.NANOSECONDS)
+            if rest or not 1 <= seconds <= _MAX_KEEPALIVE:
+                wrong = f"must be whole seconds, from 1s to {_MAX_KEEPALIVE}s"
+                yield from checks.broken(f"{where}.tcpKeepalive.{field}", wrong)
+    if section.HasField("http2_keepalive"):
+        at = f"{where}.http2Keepalive"
+        if not section.http2_keepalive.HasField("interval"):
+            yield from checks.broken(f"{at}.interval", "is required")
+        yield from _times(at, section.http2_keepalive, "interval", "timeout")
 
 
 def _times(where: str, section: message.Message, *fields: str) -> checks.Found:

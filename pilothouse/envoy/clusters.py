@@ -7,22 +7,10 @@ import functools
 from typing import Final, Literal, assert_never
 
 from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
-from pilothouse.api.envoy.config.core.v3 import protocol_pb2
-from pilothouse.api.envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from pilothouse.envoy import endpoints, names, sections, wire
 from pilothouse.routing import plan, upstreams
 from pilothouse.xds import resources, types
 
-HTTP_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-"""Envoy finds this extension by its name, so it must be this one."""
-
-_HTTP2: Final = wire.packed(
-    http_protocol_options_pb2.HttpProtocolOptions(
-        explicit_http_config=http_protocol_options_pb2.HttpProtocolOptions.ExplicitHttpConfig(
-            http2_protocol_options=protocol_pb2.Http2ProtocolOptions()
-        )
-    )
-)
 _EDS: Final = cluster_pb2.Cluster.EdsClusterConfig(eds_config=wire.ADS)
 
 
@@ -68,8 +56,6 @@ def _shape(
     """All of a cluster but its name and addresses: a mesh has many clusters of few shapes."""
     made = cluster_pb2.Cluster()
     sections.fill(made, settings, http2=http2)
-    if http2:
-        made.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(_HTTP2)
     match resolution:
         case "eds":
             made.type = cluster_pb2.Cluster.EDS

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How Envoy talks to a cluster: each section of a plan's settings in Envoy's words.
-
-What is not written here is Envoy's default, on purpose: connections kept for an hour.
-"""
+"""How Envoy talks to a cluster: each section of a plan's settings in Envoy's words."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from pilothouse.api.envoy.config.cluster.v3 import (
     cluster_pb2,
     outlier_detection_pb2,
 )
-from pilothouse.envoy import health_checks, wire
+from pilothouse.envoy import connections, health_checks, wire
 from pilothouse.routing import upstreams
 
 NO_LIMIT: Final = 2**32 - 1
@@ -30,14 +27,16 @@ _POLICIES: Final = {
 
 
 def fill(made: cluster_pb2.Cluster, settings: upstreams.Settings, *, http2: bool) -> None:
-    """Write all sections into a cluster, which speaks HTTP/2 or does not."""
+    """Write all sections into a cluster, whose port speaks HTTP/2 or does not."""
     made.connect_timeout.CopyFrom(wire.duration(settings.connect_timeout_ms))
     _fill_load_balancer(made, settings.load_balancer)
     made.circuit_breakers.thresholds.append(_thresholds(settings.circuit_breaker))
     if settings.outlier_detection is not None:
         made.outlier_detection.CopyFrom(_outlier_detection(settings.outlier_detection))
     if settings.health_check is not None:
-        made.health_checks.append(health_checks.message(settings.health_check, http2=http2))
+        spoken = connections.speaks_http2(settings.connection_pool, http2=http2)
+        made.health_checks.append(health_checks.message(settings.health_check, http2=spoken))
+    connections.fill(made, settings.connection_pool, http2=http2)
 
 
 def _fill_load_balancer(made: cluster_pb2.Cluster, section: upstreams.LoadBalancer) -> None:

@@ -48,6 +48,8 @@ def _sections(spec: destination_policy_pb2.DestinationPolicySpec) -> upstreams.S
         found["outlier_detection"] = _outlier_detection(spec.outlier_detection)
     if spec.HasField("health_check"):
         found["health_check"] = _health_check(spec.health_check)
+    if spec.HasField("connection_pool"):
+        found["connection_pool"] = _connection_pool(spec.connection_pool)
     return found
 
 
@@ -92,6 +94,30 @@ def _check(section: destination_policy_pb2.HealthCheck) -> upstreams.Check:
             return upstreams.GrpcCheck(**_given(section.grpc))
         case _:
             return upstreams.TcpCheck()
+
+
+_HTTP_VERSIONS: dict[int, upstreams.HttpVersion] = {
+    destination_policy_pb2.ConnectionPool.HTTP_VERSION_UNSPECIFIED: "port",
+    destination_policy_pb2.ConnectionPool.HTTP_VERSION_HTTP1: "http1",
+    destination_policy_pb2.ConnectionPool.HTTP_VERSION_HTTP2: "http2",
+    destination_policy_pb2.ConnectionPool.HTTP_VERSION_CLIENT: "client",
+}
+
+
+def _connection_pool(
+    section: destination_policy_pb2.ConnectionPool,
+) -> upstreams.ConnectionPool:
+    given = _given(section) | {"http_version": _HTTP_VERSIONS[section.http_version]}
+    if section.HasField("tcp_keepalive"):
+        asked = _given(section.tcp_keepalive)
+        given["tcp_keepalive"] = upstreams.TcpKeepalive(
+            probes=asked.get("probes"),
+            time_s=section.tcp_keepalive.time.seconds or None,
+            interval_s=section.tcp_keepalive.interval.seconds or None,
+        )
+    if section.HasField("http2_keepalive"):
+        given["http2_keepalive"] = upstreams.Http2Keepalive(**_given(section.http2_keepalive))
+    return upstreams.ConnectionPool(**given)
 
 
 def _given(section: message.Message) -> dict[str, Any]:

@@ -11,6 +11,8 @@ import dataclasses
 from typing import Literal, TypedDict
 
 Balancing = Literal["least_request", "round_robin", "random"]
+HttpVersion = Literal["port", "http1", "http2", "client"]
+"""``port`` is by the protocol of the service's port, ``client`` what each client speaks."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,37 @@ class HealthCheck:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TcpKeepalive:
+    """Probes of idle connections; None is as the machine has it."""
+
+    probes: int | None = None
+    time_s: int | None = None
+    interval_s: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Http2Keepalive:
+    """Pings on connections."""
+
+    interval_ms: int
+    timeout_ms: int = 10_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionPool:
+    """The connections to endpoints; None means no limit, or that nobody asks."""
+
+    http_version: HttpVersion = "port"
+    max_requests_per_connection: int | None = None
+    idle_timeout_ms: int = 3_600_000
+    """0 means never."""
+    max_duration_ms: int | None = None
+    max_concurrent_streams: int | None = None
+    tcp_keepalive: TcpKeepalive | None = None
+    http2_keepalive: Http2Keepalive | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All sections: how proxies talk to a cluster."""
 
@@ -96,6 +129,7 @@ class Settings:
     circuit_breaker: CircuitBreaker = CircuitBreaker()
     outlier_detection: OutlierDetection | None = None
     health_check: HealthCheck | None = None
+    connection_pool: ConnectionPool = ConnectionPool()
 
 
 DEFAULTS = Settings()
@@ -109,3 +143,4 @@ class Sections(TypedDict, total=False):
     circuit_breaker: CircuitBreaker
     outlier_detection: OutlierDetection
     health_check: HealthCheck | None
+    connection_pool: ConnectionPool

@@ -6,14 +6,13 @@ import dataclasses
 import socket
 from collections.abc import AsyncIterator
 
-import grpc.aio
 import pytest
 import pytest_asyncio
 from grpc_health.v1 import _async as health
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from pilothouse.model import services
-from tests.support import backends, envoy_plans, meshes, policy_worlds, waiting
+from tests.support import backends, envoy_plans, grpc_health_servers, meshes, policy_worlds, waiting
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
 
@@ -58,26 +57,16 @@ class Checked(policy_worlds.World):
         await waiting.eventually(so, what=f"{service} shared as {tally}")
 
 
-@contextlib.asynccontextmanager
-async def grpc_server() -> AsyncIterator[tuple[health.HealthServicer, int]]:
-    """A server of gRPC's health protocol, and its port."""
-    server, servicer = grpc.aio.server(), health.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield servicer, port
-    finally:
-        await server.stop(grace=None)
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[Checked]:
     async with contextlib.AsyncExitStack() as stack:
         served = {
             name: await stack.enter_async_context(backends.backend(name)) for name in ("a", "b")
         }
-        servers = {name: await stack.enter_async_context(grpc_server()) for name in ("one", "two")}
+        servers = {
+            name: await stack.enter_async_context(grpc_health_servers.server())
+            for name in ("one", "two")
+        }
         for servicer, _ in servers.values():
             await servicer.set("shop.Cart", health_pb2.HealthCheckResponse.SERVING)
         # Bound and not listening: whoever connects is refused, for as long as we hold it.

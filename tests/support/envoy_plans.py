@@ -228,6 +228,29 @@ CHECKS: tuple[tuple[upstreams.Check, bool], ...] = (
     (upstreams.GrpcCheck(), False),
 )
 """Health checks, each with whether its cluster speaks HTTP/2."""
+POOLS = (
+    (upstreams.ConnectionPool(max_requests_per_connection=9), False),
+    (upstreams.ConnectionPool(http_version="http1"), True),
+    (
+        upstreams.ConnectionPool(
+            http_version="http2",
+            idle_timeout_ms=0,
+            max_duration_ms=1500,
+            tcp_keepalive=upstreams.TcpKeepalive(),
+        ),
+        False,
+    ),
+    (
+        upstreams.ConnectionPool(
+            http_version="client",
+            max_concurrent_streams=8,
+            tcp_keepalive=upstreams.TcpKeepalive(probes=3, time_s=60, interval_s=10),
+            http2_keepalive=upstreams.Http2Keepalive(interval_ms=30_000),
+        ),
+        True,
+    ),
+)
+"""Connection pools, each with whether the port of its cluster speaks HTTP/2."""
 
 
 def _policies() -> plan.ProxyPlan:
@@ -278,6 +301,14 @@ def _policies() -> plan.ProxyPlan:
                     )
                     for number, (check, http2) in enumerate(CHECKS)
                 ),
+                *(
+                    plan.Cluster(
+                        key=key(f"pool-{number}"),
+                        http2=http2,
+                        settings=upstreams.Settings(connection_pool=pool),
+                    )
+                    for number, (pool, http2) in enumerate(POOLS)
+                ),
                 static(key("legacy", 81, external=True), 81, 82),
                 plan.Cluster(key=key("nowhere", external=True), resolution="static"),
             ),
@@ -285,6 +316,7 @@ def _policies() -> plan.ProxyPlan:
                 plan.ClusterEndpoints(key=key("reviews")),
                 plan.ClusterEndpoints(key=key("reviews", scope="shop")),
                 *(plan.ClusterEndpoints(key=key(f"checked-{n}")) for n, _ in enumerate(CHECKS)),
+                *(plan.ClusterEndpoints(key=key(f"pool-{n}")) for n, _ in enumerate(POOLS)),
             ),
         )
     )

@@ -220,9 +220,7 @@ class DeltaPeer(Peer):
         known = self.names.setdefault(type_url, set())
         known |= set(names)
         known -= set(drop)
-        return self.send(
-            type_url, add=names, remove=drop, held=held or {}, nonce=nonce or ""
-        )
+        return self.send(type_url, add=names, remove=drop, held=held or {}, nonce=nonce or "")
 
     def answer(self, reply: Reply, *, refuse: str | None = None) -> tuple[streams.Event, ...]:
         return self.send(reply.type_url, nonce=reply.nonce, refuse=refuse)

@@ -27,6 +27,14 @@ def broken(spec: str) -> list[str]:
         ),
         "outlierDetection: {baseEjectionTime: 1h}",
         "healthCheck: {}",
+        "connectionPool: {}",
+        "connectionPool: {idleTimeout: 0s}",
+        (
+            "connectionPool: {httpVersion: HTTP2, maxRequestsPerConnection: 1, maxDuration: 1ms,"
+            " maxConcurrentStreams: 2147483647, tcpKeepalive: {probes: 127, time: 1s,"
+            " interval: 32767s}, http2Keepalive: {interval: 1ms}}"
+        ),
+        "connectionPool: {httpVersion: CLIENT, tcpKeepalive: {}}",
         "healthCheck: {tcp: {}}",
         "healthCheck: {grpc: {}}",
         (
@@ -89,6 +97,26 @@ def test_what_is_right_is_accepted(spec: str):
                 "spec.healthCheck.idleInterval: must be greater than 0s",
                 "spec.healthCheck.unhealthyThreshold: must be at least 1, is 0",
                 "spec.healthCheck.healthyThreshold: must be at least 1, is 0",
+            ],
+        ),
+        (
+            (
+                "connectionPool: {maxRequestsPerConnection: 0, maxDuration: 0s,"
+                " maxConcurrentStreams: 0, tcpKeepalive: {probes: 0, time: 1500ms, interval: 0s},"
+                " http2Keepalive: {timeout: 0s}}"
+            ),
+            [
+                "spec.connectionPool.maxRequestsPerConnection: must be at least 1, is 0",
+                "spec.connectionPool.maxDuration: must be greater than 0s",
+                "spec.connectionPool.maxConcurrentStreams: must be from 1 to 2147483647, is 0",
+                "spec.connectionPool.tcpKeepalive.probes: must be from 1 to 127, is 0",
+                "spec.connectionPool.tcpKeepalive.time: must be whole seconds, from 1s to 32767s",
+                (
+                    "spec.connectionPool.tcpKeepalive.interval: must be whole seconds, from 1s to"
+                    " 32767s"
+                ),
+                "spec.connectionPool.http2Keepalive.interval: is required",
+                "spec.connectionPool.http2Keepalive.timeout: must be greater than 0s",
             ],
         ),
         ("healthCheck: {http: {}}", ["spec.healthCheck.http.path: is required"]),

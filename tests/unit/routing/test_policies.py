@@ -64,6 +64,25 @@ def settings(*specs: str) -> upstreams.Settings:
             ),
         ),
         ("healthCheck: {}", upstreams.Settings()),
+        ("connectionPool: {}", upstreams.Settings()),
+        (
+            (
+                "connectionPool: {httpVersion: HTTP2, maxRequestsPerConnection: 1, idleTimeout: 0s,"
+                " maxDuration: 2s, maxConcurrentStreams: 3, tcpKeepalive: {probes: 4, time: 5s},"
+                " http2Keepalive: {interval: 6s}}"
+            ),
+            upstreams.Settings(
+                connection_pool=upstreams.ConnectionPool(
+                    http_version="http2",
+                    max_requests_per_connection=1,
+                    idle_timeout_ms=0,
+                    max_duration_ms=2000,
+                    max_concurrent_streams=3,
+                    tcp_keepalive=upstreams.TcpKeepalive(probes=4, time_s=5),
+                    http2_keepalive=upstreams.Http2Keepalive(interval_ms=6000, timeout_ms=10_000),
+                )
+            ),
+        ),
         (
             "healthCheck: {tcp: {}}",
             upstreams.Settings(health_check=upstreams.HealthCheck(check=upstreams.TcpCheck())),

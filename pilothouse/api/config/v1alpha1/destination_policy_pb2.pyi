@@ -96,6 +96,7 @@ class DestinationPolicySpec(_message.Message):
     CIRCUIT_BREAKER_FIELD_NUMBER: _builtins.int
     OUTLIER_DETECTION_FIELD_NUMBER: _builtins.int
     HEALTH_CHECK_FIELD_NUMBER: _builtins.int
+    CONNECTION_POOL_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """Name of the service. Required."""
     namespace: _builtins.str
@@ -124,6 +125,10 @@ class DestinationPolicySpec(_message.Message):
     def health_check(self) -> Global___HealthCheck:
         """Asks the endpoints how they are. Unset means that they are not asked."""
 
+    @_builtins.property
+    def connection_pool(self) -> Global___ConnectionPool:
+        """Connections to the endpoints. Unset means the defaults of its fields."""
+
     def __init__(
         self,
         *,
@@ -135,10 +140,11 @@ class DestinationPolicySpec(_message.Message):
         circuit_breaker: Global___CircuitBreaker | None = ...,
         outlier_detection: Global___OutlierDetection | None = ...,
         health_check: Global___HealthCheck | None = ...,
+        connection_pool: Global___ConnectionPool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "health_check", b"health_check", "load_balancer", b"load_balancer", "outlier_detection", b"outlier_detection"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "load_balancer", b"load_balancer", "outlier_detection", b"outlier_detection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "health_check", b"health_check", "labels", b"labels", "load_balancer", b"load_balancer", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "service", b"service"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "labels", b"labels", "load_balancer", b"load_balancer", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "service", b"service"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -496,3 +502,157 @@ class GrpcHealthCheck(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GrpcHealthCheck: _TypeAlias = GrpcHealthCheck  # noqa: Y015
+
+@_typing.final
+class ConnectionPool(_message.Message):
+    """The connections of each client proxy to the endpoints."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _HttpVersion:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _HttpVersionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ConnectionPool._HttpVersion.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        HTTP_VERSION_UNSPECIFIED: ConnectionPool._HttpVersion.ValueType  # 0
+        """By the protocol of the service's port: HTTP/2 for `HTTP2` and `GRPC`, else HTTP/1.1."""
+        HTTP_VERSION_HTTP1: ConnectionPool._HttpVersion.ValueType  # 1
+        """HTTP/1.1 on every port."""
+        HTTP_VERSION_HTTP2: ConnectionPool._HttpVersion.ValueType  # 2
+        """HTTP/2 on every port, without asking (h2c)."""
+        HTTP_VERSION_CLIENT: ConnectionPool._HttpVersion.ValueType  # 3
+        """What the client speaks to its proxy, request by request."""
+
+    class HttpVersion(_HttpVersion, metaclass=_HttpVersionEnumTypeWrapper):
+        """The versions of HTTP."""
+
+    HTTP_VERSION_UNSPECIFIED: ConnectionPool.HttpVersion.ValueType  # 0
+    """By the protocol of the service's port: HTTP/2 for `HTTP2` and `GRPC`, else HTTP/1.1."""
+    HTTP_VERSION_HTTP1: ConnectionPool.HttpVersion.ValueType  # 1
+    """HTTP/1.1 on every port."""
+    HTTP_VERSION_HTTP2: ConnectionPool.HttpVersion.ValueType  # 2
+    """HTTP/2 on every port, without asking (h2c)."""
+    HTTP_VERSION_CLIENT: ConnectionPool.HttpVersion.ValueType  # 3
+    """What the client speaks to its proxy, request by request."""
+
+    HTTP_VERSION_FIELD_NUMBER: _builtins.int
+    MAX_REQUESTS_PER_CONNECTION_FIELD_NUMBER: _builtins.int
+    IDLE_TIMEOUT_FIELD_NUMBER: _builtins.int
+    MAX_DURATION_FIELD_NUMBER: _builtins.int
+    MAX_CONCURRENT_STREAMS_FIELD_NUMBER: _builtins.int
+    TCP_KEEPALIVE_FIELD_NUMBER: _builtins.int
+    HTTP2_KEEPALIVE_FIELD_NUMBER: _builtins.int
+    http_version: Global___ConnectionPool.HttpVersion.ValueType
+    """The version of HTTP to speak. In YAML `HTTP1`, `HTTP2` or `CLIENT`. Unset means by the port's protocol."""
+    max_requests_per_connection: _builtins.int
+    """So many requests, then a connection is closed. Unset means no limit. Greater than 0."""
+    max_concurrent_streams: _builtins.int
+    """Requests at a time on one HTTP/2 connection; for more, another one is opened. Unset means what the endpoint allows. 1 to 2147483647."""
+    @_builtins.property
+    def idle_timeout(self) -> _duration_pb2.Duration:
+        """A connection without requests is closed after this time, in whole milliseconds. Unset means 1 h, 0 means never."""
+
+    @_builtins.property
+    def max_duration(self) -> _duration_pb2.Duration:
+        """A connection takes no new requests after this time, and is closed when it has none, in whole milliseconds. Unset means no limit. Greater than 0."""
+
+    @_builtins.property
+    def tcp_keepalive(self) -> Global___TcpKeepalive:
+        """Finds out by TCP whether the other side of an idle connection is still there. Unset means that nobody asks."""
+
+    @_builtins.property
+    def http2_keepalive(self) -> Global___Http2Keepalive:
+        """The same by HTTP/2, where that is spoken. Unset means that nobody asks."""
+
+    def __init__(
+        self,
+        *,
+        http_version: Global___ConnectionPool.HttpVersion.ValueType = ...,
+        max_requests_per_connection: _builtins.int | None = ...,
+        idle_timeout: _duration_pb2.Duration | None = ...,
+        max_duration: _duration_pb2.Duration | None = ...,
+        max_concurrent_streams: _builtins.int | None = ...,
+        tcp_keepalive: Global___TcpKeepalive | None = ...,
+        http2_keepalive: Global___Http2Keepalive | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_concurrent_streams", b"_max_concurrent_streams", "_max_requests_per_connection", b"_max_requests_per_connection", "http2_keepalive", b"http2_keepalive", "idle_timeout", b"idle_timeout", "max_concurrent_streams", b"max_concurrent_streams", "max_duration", b"max_duration", "max_requests_per_connection", b"max_requests_per_connection", "tcp_keepalive", b"tcp_keepalive"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_concurrent_streams", b"_max_concurrent_streams", "_max_requests_per_connection", b"_max_requests_per_connection", "http2_keepalive", b"http2_keepalive", "http_version", b"http_version", "idle_timeout", b"idle_timeout", "max_concurrent_streams", b"max_concurrent_streams", "max_duration", b"max_duration", "max_requests_per_connection", b"max_requests_per_connection", "tcp_keepalive", b"tcp_keepalive"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_concurrent_streams: _TypeAlias = _typing.Literal["max_concurrent_streams"]  # noqa: Y015
+    _WhichOneofArgType__max_concurrent_streams: _TypeAlias = _typing.Literal["_max_concurrent_streams", b"_max_concurrent_streams"]  # noqa: Y015
+    _WhichOneofReturnType__max_requests_per_connection: _TypeAlias = _typing.Literal["max_requests_per_connection"]  # noqa: Y015
+    _WhichOneofArgType__max_requests_per_connection: _TypeAlias = _typing.Literal["_max_requests_per_connection", b"_max_requests_per_connection"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_concurrent_streams) -> _WhichOneofReturnType__max_concurrent_streams | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_requests_per_connection) -> _WhichOneofReturnType__max_requests_per_connection | None: ...
+
+Global___ConnectionPool: _TypeAlias = ConnectionPool  # noqa: Y015
+
+@_typing.final
+class TcpKeepalive(_message.Message):
+    """TCP keepalive. What is unset is as the proxy's machine has it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROBES_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    probes: _builtins.int
+    """So many probes without an answer end a connection. 1 to 127."""
+    @_builtins.property
+    def time(self) -> _duration_pb2.Duration:
+        """Idle time before the first probe, in whole seconds. 1 s to 32767 s."""
+
+    @_builtins.property
+    def interval(self) -> _duration_pb2.Duration:
+        """Time between two probes, in whole seconds. 1 s to 32767 s."""
+
+    def __init__(
+        self,
+        *,
+        probes: _builtins.int | None = ...,
+        time: _duration_pb2.Duration | None = ...,
+        interval: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_probes", b"_probes", "interval", b"interval", "probes", b"probes", "time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_probes", b"_probes", "interval", b"interval", "probes", b"probes", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__probes: _TypeAlias = _typing.Literal["probes"]  # noqa: Y015
+    _WhichOneofArgType__probes: _TypeAlias = _typing.Literal["_probes", b"_probes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__probes) -> _WhichOneofReturnType__probes | None: ...
+
+Global___TcpKeepalive: _TypeAlias = TcpKeepalive  # noqa: Y015
+
+@_typing.final
+class Http2Keepalive(_message.Message):
+    """HTTP/2 PING frames."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    TIMEOUT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def interval(self) -> _duration_pb2.Duration:
+        """Time between two pings, in whole milliseconds. Required. Greater than 0."""
+
+    @_builtins.property
+    def timeout(self) -> _duration_pb2.Duration:
+        """Time for an answer, in whole milliseconds; then the connection is closed. Unset means 10 s. Greater than 0."""
+
+    def __init__(
+        self,
+        *,
+        interval: _duration_pb2.Duration | None = ...,
+        timeout: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval", "timeout", b"timeout"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["interval", b"interval", "timeout", b"timeout"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Http2Keepalive: _TypeAlias = Http2Keepalive  # noqa: Y015
