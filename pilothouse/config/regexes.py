@@ -59,12 +59,23 @@ def problem(pattern: str) -> str | None:
     return None
 
 
+def groups(pattern: str) -> int:
+    """How many capturing groups a pattern has; 0 for one that RE2 would not compile."""
+    scanner = _Scanner(pattern)
+    try:
+        scanner.scan()
+    except _WrongError:
+        return 0
+    return scanner.groups
+
+
 class _Scanner:
     def __init__(self, pattern: str) -> None:
         self._text = pattern
         self._at = 0
         self._open = [_Frame()]
         self._names: set[str] = set()
+        self.groups = 0
         self._repeated = False
         """What stands just before is a repeat, and cannot be repeated again."""
 
@@ -127,11 +138,13 @@ class _Scanner:
     def _group(self) -> None:
         if not self._text.startswith("(?", self._at):
             self._at += 1
+            self.groups += 1
             self._open.append(_Frame())
         elif named := _NAMED.match(self._text, self._at):
             if named.group(1) in self._names:
                 raise _WrongError(f"the group {named.group(1)} is there twice")
             self._names.add(named.group(1))
+            self.groups += 1
             self._at = named.end()
             self._open.append(_Frame())
         elif flags := _FLAGS.match(self._text, self._at):

@@ -4,35 +4,10 @@
 from __future__ import annotations
 
 from pilothouse.api.config.v1alpha1 import route_rule_pb2
-from pilothouse.config import checks, http_matches, syntax
+from pilothouse.config import checks, http_actions, http_matches, syntax
 
 MAX_PRIORITY = 1_000
 MAX_WEIGHT = 1_000_000
-MAX_ATTEMPTS = 10
-REDIRECT_CODES = (301, 302, 303, 307, 308)
-RETRY_CONDITIONS = frozenset(
-    {
-        # https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_filters/router_filter
-        # x-envoy-retry-on
-        "5xx",
-        "gateway-error",
-        "reset",
-        "reset-before-request",
-        "connect-failure",
-        "envoy-ratelimited",
-        "retriable-4xx",
-        "refused-stream",
-        "retriable-status-codes",
-        "retriable-headers",
-        "http3-post-connect-failure",
-        # x-envoy-retry-grpc-on
-        "cancelled",
-        "deadline-exceeded",
-        "internal",
-        "resource-exhausted",
-        "unavailable",
-    }
-)
 _MAX_WEIGHTS = 2**32 - 1
 """Envoy adds the weights of a route up in 32 bits."""
 
@@ -90,19 +65,37 @@ def _route(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> 
     for index, destination in enumerate(route.destinations):
         yield from _destination(f"{where}.destinations[{index}]", destination)
     yield from _weights(f"{where}.destinations", route)
-    if route.HasField("redirect"):
-        if route.destinations:
-            both = "`destinations` and `redirect` exclude each other; set one of them"
-            yield from checks.broken(where, both)
-        yield from _redirect(f"{where}.redirect", route.redirect)
-    elif not route.destinations and at_gateway:
-        # Elsewhere the parent itself is meant. A gateway is no place to end up in.
-        either = "under a gateway parent `destinations` or `redirect` is required"
-        yield from checks.broken(where, either)
+    yield from _fate(where, route, at_gateway=at_gateway)
     if route.HasField("timeout"):
         yield from checks.duration(f"{where}.timeout", route.timeout)
     if route.HasField("retry"):
-        yield from _retry(f"{where}.retry", route)
+        yield from http_actions.retry(f"{where}.retry", route)
+    if route.HasField("rewrite"):
+        yield from http_actions.rewrite(f"{where}.rewrite", route)
+
+
+def _fate(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> checks.Found:
+    """Where requests go, or how they are answered."""
+    given = [f"`{name}`" for name, there in _fates(route).items() if there]
+    if len(given) > 1:
+        both = f"{' and '.join(given)} exclude each other; set one of them"
+        yield from checks.broken(where, both)
+    elif not given and at_gateway:
+        # Elsewhere the parent itself is meant. A gateway is no place to end up in.
+        either = "under a gateway parent `destinations`, `redirect` or `directResponse` is required"
+        yield from checks.broken(where, either)
+    if route.HasField("redirect"):
+        yield from http_actions.redirect(f"{where}.redirect", route)
+    if route.HasField("direct_response"):
+        yield from http_actions.direct_response(f"{where}.directResponse", route.direct_response)
+
+
+def _fates(route: route_rule_pb2.HttpRoute) -> dict[str, bool]:
+    return {
+        "destinations": bool(route.destinations),
+        "redirect": route.HasField("redirect"),
+        "directResponse": route.HasField("direct_response"),
+    }
 
 
 def _destination(where: str, destination: route_rule_pb2.Destination) -> checks.Found:
@@ -132,38 +125,3 @@ def _weights(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:
         yield from checks.broken(where, "at least one needs a weight that is not 0")
     elif sum(weights) > _MAX_WEIGHTS:
         yield from checks.broken(where, f"the weights must add up to at most {_MAX_WEIGHTS}")
-
-
-def _redirect(where: str, redirect: route_rule_pb2.HttpRedirect) -> checks.Found:
-    if not (redirect.scheme or redirect.host or redirect.HasField("port") or redirect.path):
-        one = "one of `scheme`, `host`, `port` or `path` is required"
-        yield from checks.broken(where, f"{one}; else it leads back to where it comes from")
-    if redirect.scheme not in ("", "http", "https"):
-        yield from checks.broken(
-            f"{where}.scheme", f"must be http or https, is {redirect.scheme!r}"
-        )
-    yield from checks.optional(f"{where}.host", redirect.host, syntax.redirect_host)
-    if redirect.HasField("port"):
-        yield from checks.broken(f"{where}.port", syntax.port(redirect.port))
-    yield from checks.optional(f"{where}.path", redirect.path, syntax.path)
-    if redirect.HasField("code") and redirect.code not in REDIRECT_CODES:
-        codes = ", ".join(map(str, REDIRECT_CODES))
-        yield from checks.broken(f"{where}.code", f"must be one of {codes}, is {redirect.code}")
-
-
-def _retry(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:
-    retry = route.retry
-    if retry.attempts > MAX_ATTEMPTS:
-        most = f"must be at most {MAX_ATTEMPTS}, is {retry.attempts}"
-        yield from checks.broken(f"{where}.attempts", most)
-    if retry.HasField("per_try_timeout"):
-        yield from checks.duration(f"{where}.perTryTimeout", retry.per_try_timeout)
-        whole = checks.in_nanoseconds(route.timeout)
-        if 0 < whole < checks.in_nanoseconds(retry.per_try_timeout):
-            longer = "must not be longer than the timeout of the route"
-            yield from checks.broken(f"{where}.perTryTimeout", longer)
-    for index, condition in enumerate(retry.retry_on):
-        if condition not in RETRY_CONDITIONS:
-            known = ", ".join(sorted(RETRY_CONDITIONS))
-            message = f"must be one of {known}, is {condition!r}"
-            yield from checks.broken(f"{where}.retryOn[{index}]", message)

@@ -122,6 +122,14 @@ def redirect_host(value: str) -> str | None:
     return host(value)
 
 
+def authority(value: str) -> str | None:
+    """A host as it stands in a URL, with or without a port."""
+    name, colon, number = value.rpartition(":")
+    if colon and number.isdecimal() and number.isascii() and not value.endswith("]"):
+        return redirect_host(name) or port(int(number))
+    return redirect_host(value)
+
+
 def path(value: str) -> str | None:
     """A path without a query."""
     if not value.startswith("/"):
@@ -133,6 +141,7 @@ def path(value: str) -> str | None:
 
 _TEMPLATE_LITERAL = re.compile(r"[A-Za-z0-9\-._~!$&'()+,;:@=%]+")
 _TEMPLATE_VARIABLE = re.compile(r"\{([A-Za-z][A-Za-z0-9_]{0,15})(?:=(\*\*?))?\}")
+_TEMPLATE_NAME = re.compile(r"\{([A-Za-z][A-Za-z0-9_]*)(?:=\*\*?)?\}")
 _MAX_TEMPLATE = 256
 _MAX_TEMPLATE_VARIABLES = 5
 
@@ -158,6 +167,23 @@ def path_template(value: str) -> str | None:
         return f"may have at most {_MAX_TEMPLATE_VARIABLES} names, has {len(names)}"
     if len(set(names)) < len(names):
         return f"must have each name once, is {value!r}"
+    return None
+
+
+def template_names(value: str) -> list[str]:
+    """The names in a template, or in a path that is made from what they matched."""
+    return [found.group(1) for found in _TEMPLATE_NAME.finditer(value)]
+
+
+def template_rewrite(value: str) -> str | None:
+    """A path in which ``{name}`` stands for what a wildcard matched."""
+    if not value.startswith("/"):
+        return f"must begin with /, is {value!r}"
+    if len(value) > _MAX_TEMPLATE:
+        return f"must be at most {_MAX_TEMPLATE} characters, has {len(value)}"
+    literal = re.sub(r"\{[A-Za-z][A-Za-z0-9_]{0,15}\}", "", value)
+    if not all(not part or _TEMPLATE_LITERAL.fullmatch(part) for part in literal.split("/")):
+        return f"may have {{name}} and what stands in a path, is {value!r}"
     return None
 
 

@@ -46,7 +46,7 @@ from pilothouse.api.envoy.extensions.transport_sockets.tls.v3 import (
     tls_pb2,
 )
 from pilothouse.api.envoy.type.v3 import percent_pb2
-from pilothouse.envoy import names, routes, wire
+from pilothouse.envoy import names, route_actions, wire
 from pilothouse.routing import plan
 from pilothouse.xds import resources, types
 
@@ -85,7 +85,7 @@ _COMMON: Final = _Manager(
 )
 _EDGE: Final = _Manager(
     use_remote_address=_TRUE,
-    stream_idle_timeout=wire.duration(routes.STREAM_IDLE_TIMEOUT_MS),
+    stream_idle_timeout=wire.duration(route_actions.STREAM_IDLE_TIMEOUT_MS),
     request_headers_timeout=duration_pb2.Duration(seconds=10),
     # What Envoy's guide for edge proxies says: memory that one client can take is bounded.
     http2_protocol_options=protocol_pb2.Http2ProtocolOptions(

@@ -13,38 +13,19 @@ route keeps Envoy's 503 for that.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, assert_never
 
-from google.protobuf import wrappers_pb2
-
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2, route_pb2
-from pilothouse.api.envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
-from pilothouse.envoy import matches, names, wire
+from pilothouse.envoy import matches, wire
+from pilothouse.envoy import route_actions as actions
 from pilothouse.routing import plan
 from pilothouse.xds import resources, types
-
-STREAM_IDLE_TIMEOUT_MS: Final = 300_000
-"""How long nothing may move on a stream at the edge; a route with a longer timeout extends it."""
 
 _MAX_BODY: Final = 4096
 """Bytes; the default of `max_direct_response_body_size_bytes` of a route configuration."""
 _SHORTENED: Final = " ...\n"
 _VIRTUAL_HOSTS_TAG: Final = b"\x12"  # field 2, length-delimited
-_REDIRECT_CODES: Final = {
-    301: route_components_pb2.RedirectAction.MOVED_PERMANENTLY,
-    302: route_components_pb2.RedirectAction.FOUND,
-    303: route_components_pb2.RedirectAction.SEE_OTHER,
-    307: route_components_pb2.RedirectAction.TEMPORARY_REDIRECT,
-    308: route_components_pb2.RedirectAction.PERMANENT_REDIRECT,
-}
-_DEFAULT_PORTS: Final[dict[str | None, int]] = {"http": 80, "https": 443}
-_OTHER_HOSTS: Final = route_components_pb2.RetryPolicy.RetryHostPredicate(
-    name="envoy.retry_host_predicates.previous_hosts",
-    typed_config=wire.packed(previous_hosts_pb2.PreviousHostsPredicate()),
-)
-_HOST_SELECTION_ATTEMPTS: Final = 5  # draws until a host that has not been tried; then any will do
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +117,7 @@ def _variants(route: plan.Route) -> tuple[plan.Route, ...]:
                     plan.HeaderMatch(name=":scheme", kind="exact", value=other),
                 ),
             )
-            to_default = dataclasses.replace(route.action, port=_DEFAULT_PORTS[scheme])
+            to_default = dataclasses.replace(route.action, port=actions.DEFAULT_PORTS[scheme])
             return (dataclasses.replace(route, match=changes, action=to_default), route)
         case _:
             return (route,)
@@ -153,9 +134,9 @@ def _fill_route(
     made.decorator.propagate.value = False
     match route.action:
         case plan.Forward() as forward:
-            return _fill_forward(made.route, forward)
+            return actions.fill_forward(made.route, forward, route.match)
         case plan.Redirect() as redirect:
-            _fill_redirect(made.redirect, redirect)
+            actions.fill_redirect(made.redirect, redirect, route.match)
         case plan.DirectResponse(status=status, body=body):
             made.direct_response.status = status
             if body:
@@ -172,63 +153,6 @@ def _shortened(body: str) -> str:
         return body
     kept = _MAX_BODY - len(_SHORTENED.encode())
     return encoded[:kept].decode(errors="ignore") + _SHORTENED
-
-
-def _fill_forward(made: route_components_pb2.RouteAction, forward: plan.Forward) -> Collection[str]:
-    seconds, milliseconds = divmod(forward.timeout_ms, 1000)
-    made.timeout.seconds, made.timeout.nanos = seconds, milliseconds * 1_000_000
-    if forward.timeout_ms > STREAM_IDLE_TIMEOUT_MS:
-        made.idle_timeout.CopyFrom(made.timeout)  # else a listener's shorter one would end it
-    if forward.retry is not None and forward.retry.attempts:
-        made.retry_policy.CopyFrom(_retry(forward.retry))
-    clusters = [
-        names.UNRESOLVED if share.cluster is None else names.cluster(share.cluster)
-        for share in forward.clusters
-    ]
-    if len(clusters) == 1:
-        made.cluster = clusters[0]
-    else:
-        for name, share in zip(clusters, forward.clusters, strict=True):
-            entry = made.weighted_clusters.clusters.add(name=name)
-            entry.weight.value = share.weight
-    if names.UNRESOLVED in clusters:
-        made.cluster_not_found_response_code = (
-            route_components_pb2.RouteAction.INTERNAL_SERVER_ERROR
-        )
-    return [name for name in clusters if name is not names.UNRESOLVED]
-
-
-@functools.lru_cache(maxsize=256)
-def _retry(retry: plan.Retry) -> route_components_pb2.RetryPolicy:
-    """A retry policy; a mesh has many routes and few of these."""
-    made = route_components_pb2.RetryPolicy(
-        retry_on=",".join(retry.retry_on),
-        num_retries=wrappers_pb2.UInt32Value(value=retry.attempts),
-        retry_host_predicate=(_OTHER_HOSTS,),
-        host_selection_retry_max_attempts=_HOST_SELECTION_ATTEMPTS,
-    )
-    if retry.per_try_timeout_ms is not None:
-        made.per_try_timeout.CopyFrom(wire.duration(retry.per_try_timeout_ms))
-    return made
-
-
-def _fill_redirect(made: route_components_pb2.RedirectAction, redirect: plan.Redirect) -> None:
-    """A redirect, as far as Envoy's words reach.
-
-    Envoy drops the port of the request when the host is replaced: whoever plans such a redirect
-    says the port. The default port of a scheme is left out of the answer where the host is known,
-    which is where Envoy can.
-    """
-    made.response_code = _REDIRECT_CODES[redirect.code]
-    if redirect.scheme is not None:
-        made.scheme_redirect = redirect.scheme
-    if redirect.host is not None:
-        made.host_redirect = redirect.host
-    implied = redirect.host and redirect.port == _DEFAULT_PORTS.get(redirect.scheme)
-    if redirect.port is not None and not implied:
-        made.port_redirect = redirect.port
-    if redirect.path is not None:
-        made.path_redirect = redirect.path
 
 
 def _merged(origins: Iterable[plan.Origins]) -> plan.Origins:

@@ -14,14 +14,19 @@ def action(
     itself: tuple[plan.WeightedCluster, ...],
 ) -> plan.Action:
     """What happens to a route's requests; what leads nowhere keeps its share, and fails."""
-    if route.redirect is not None:
-        return route.redirect
+    if route.answer is not None:
+        return route.answer
     if not route.destinations:
         shares, missing = itself, [] if itself else [no_itself(site)]
     else:
         shares, missing = _shares(bound, route, site)
     if any(share.cluster is not None for share in shares):
-        return plan.Forward(clusters=shares, timeout_ms=route.timeout_ms, retry=route.retry)
+        return plan.Forward(
+            clusters=shares,
+            timeout_ms=route.timeout_ms,
+            retry=route.retry,
+            rewrite=route.rewrite,
+        )
     # The Gateway API answers 500 for a reference that leads nowhere, Ingress controllers 503.
     status = 503 if bound.rule.from_ingress else max((one.status for one in missing), default=500)
     # Strangers at a gateway need not know how the mesh is built.
@@ -35,7 +40,7 @@ def no_itself(site: catalogue.Site) -> resolving.Unresolved:
     if site.egress_only:
         text = "no route to the egress gateway exists, so requests have nowhere to go"
         return resolving.Unresolved(reason="BackendNotFound", message=text, status=503)
-    text = "a route of a gateway needs destinations or a redirect"
+    text = "a route of a gateway needs destinations, a redirect or a direct response"
     return resolving.Unresolved(reason="BackendNotFound", message=text)
 
 

@@ -227,7 +227,7 @@ def _route_problems(
     sites: list[tuple[catalogue.Site, ParentFact]],
 ) -> Iterable[_Problem]:
     field = f"spec.http[{route.position}]"
-    if not route.destinations and route.redirect is None:
+    if not route.destinations and route.answer is None:
         for site, fact in sites:
             if site.itself is None and not (site.egress_only and fact.has_exit):
                 missing = actions.no_itself(site)

@@ -11,7 +11,7 @@ import dataclasses
 from typing import NamedTuple
 
 from pilothouse.model import keys, secrets
-from pilothouse.routing import plan, upstreams
+from pilothouse.routing import plan, treatment, upstreams
 
 
 class Ref(NamedTuple):
@@ -62,9 +62,11 @@ class RuleRoute:
     matches: tuple[Match, ...]
     """At least one."""
     destinations: tuple[Destination, ...]
-    redirect: plan.Redirect | None
+    answer: plan.Redirect | plan.DirectResponse | None
+    """What is answered instead of sending requests on."""
     timeout_ms: int
     retry: plan.Retry | None
+    rewrite: treatment.Rewrite | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from pilothouse.api.config.v1alpha1 import (
 )
 from pilothouse.config import objects
 from pilothouse.model import keys, secrets
-from pilothouse.routing import http_matches, names, parsed, plan, policies, readers
+from pilothouse.routing import http_actions, http_matches, names, parsed, policies, readers
 from pilothouse.routing import memo as memory
 
 MESH_CONFIG = keys.ObjectKey("MeshConfig", objects.ROOT_NAMESPACE, "default")
@@ -96,9 +96,10 @@ def _route(
             _destination(destination, namespace=rule.namespace)
             for destination in route.destinations
         ),
-        redirect=_redirect(route.redirect) if route.HasField("redirect") else None,
+        answer=http_actions.answer(route),
         timeout_ms=readers.milliseconds(route.timeout),
-        retry=_retry(route.retry),
+        retry=http_actions.retry(route.retry),
+        rewrite=http_actions.rewrite(route),
     )
 
 
@@ -111,27 +112,6 @@ def _destination(destination: route_rule_pb2.Destination, *, namespace: str) -> 
         port=destination.port if destination.HasField("port") else None,
         labels=keys.labels(dict(destination.labels)),
         weight=destination.weight if destination.HasField("weight") else 1,
-    )
-
-
-def _redirect(redirect: route_rule_pb2.HttpRedirect) -> plan.Redirect:
-    return plan.Redirect(
-        code=redirect.code if redirect.HasField("code") else 302,
-        scheme=redirect.scheme or None,
-        host=redirect.host or None,
-        port=redirect.port if redirect.HasField("port") else None,
-        path=redirect.path or None,
-    )
-
-
-def _retry(retry: route_rule_pb2.HttpRetry) -> plan.Retry | None:
-    attempts = retry.attempts if retry.HasField("attempts") else plan.Retry().attempts
-    if attempts == 0:
-        return None
-    return plan.Retry(
-        attempts=attempts,
-        per_try_timeout_ms=readers.milliseconds(retry.per_try_timeout) or None,
-        retry_on=tuple(retry.retry_on) or plan.Retry().retry_on,
     )
 
 

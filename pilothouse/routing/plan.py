@@ -13,7 +13,7 @@ import enum
 from typing import Literal
 
 from pilothouse.model import keys, secrets, services
-from pilothouse.routing import upstreams
+from pilothouse.routing import treatment, upstreams
 
 Origins = tuple[keys.ObjectKey, ...]
 """Keys of the config objects that a part comes from, sorted; with the objects those were derived
@@ -158,6 +158,7 @@ class Forward:
     timeout_ms: int = 0
     """0 means no limit."""
     retry: Retry | None = Retry()
+    rewrite: treatment.Rewrite | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +170,9 @@ class Redirect:
     host: str | None = None
     port: int | None = None
     path: str | None = None
+    prefix: str | None = None
+    """Takes the place of what the match's prefix took; None when ``path`` is said."""
+    strip_query: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

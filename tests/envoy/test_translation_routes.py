@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from pilothouse.envoy import translate
-from pilothouse.routing import plan, upstreams
+from pilothouse.routing import plan, treatment, upstreams
 from tests.support import backends, envoy_plans, envoy_static, waiting
 from tests.support.envoy_plans import forward, header, host, key, route
 
@@ -27,6 +27,7 @@ LISTENER = "http-proxy"
 V1, V2, V3 = (key("app", version=version) for version in ("v1", "v2", "v3"))
 EMPTY, HALF_DEAD, DEAD, LIMITED = (key(name) for name in ("empty", "half-dead", "dead", "limited"))
 TURNS, NAMED = key("turns"), key("named", external=True)
+BY_ITS_NAME = treatment.Rewrite(destination_host=True)
 PATIENCE = plan.Retry(attempts=1, per_try_timeout_ms=100, retry_on=("5xx",))
 REDIRECTS = {
     "keeps-all": plan.Redirect(),
@@ -78,6 +79,7 @@ HOSTS = (
     host("impatient", route(forward(V2, retry=PATIENCE))),
     host("turns", route(forward(TURNS))),
     host("named", route(forward(NAMED))),
+    host("by-its-name", route(forward(NAMED, rewrite=BY_ITS_NAME))),
     host("secure", route(plan.Redirect(scheme="https"))),
     *(host(f"redirect-{name}:81", route(action)) for name, action in REDIRECTS.items()),
 )
@@ -311,6 +313,13 @@ async def test_round_robin_takes_turns(world: World):
 async def test_a_name_is_resolved_by_the_proxy(world: World):
     """A DNS cluster's host is a name."""
     assert await world.reached("named") == "v3"
+
+
+async def test_a_name_may_take_the_place_of_the_host(world: World):
+    """The host that was resolved, not the one that was asked for."""
+    async with world.ask("named") as same, world.ask("by-its-name") as other:
+        assert (await same.json())["headers"]["host"] == "named"
+        assert (await other.json())["headers"]["host"] == "localhost"
 
 
 async def test_metrics_are_told_by_the_whole_name_of_cluster_and_listener(world: World):

@@ -138,8 +138,9 @@ def _message(chance: random.Random, described: Any) -> dict[str, Any]:
         likely = 1.0 if name in _NEEDED else 0.25
         if name in wanted or (name not in single and chance.random() < likely):
             made[name] = _values(chance, name, field)
-    if "destinations" in made and "redirect" in made:
-        del made["destinations"]
+    for answer in ("redirect", "directResponse"):
+        if "destinations" in made and answer in made:
+            del made["destinations"]
     return made
 
 

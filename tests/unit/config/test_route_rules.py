@@ -165,11 +165,11 @@ BROKEN_ROUTE_RULES = [
     ),
     (
         route("{}", parents=GATEWAY),
-        "spec.http[0]: under a gateway parent `destinations` or `redirect` is required",
+        "spec.http[0]: under a gateway parent `destinations`, `redirect` or",
     ),
     (
         route("{redirect: {code: 301}}"),
-        "spec.http[0].redirect: one of `scheme`, `host`, `port` or `path` is required",
+        "spec.http[0].redirect: one of `scheme`, `host`, `port`, `path` or `prefix` is",
     ),
     (
         route("{redirect: {scheme: ftp}}"),

@@ -99,7 +99,7 @@ def test_retries(retry: str, expected: plan.Retry | None):
 )
 def test_redirects(redirect: str, expected: plan.Redirect):
     """What is not said stays as in the request; the code is 302."""
-    assert route(f"{{redirect: {redirect}}}").redirect == expected
+    assert route(f"{{redirect: {redirect}}}").answer == expected
 
 
 def test_names_of_routes():

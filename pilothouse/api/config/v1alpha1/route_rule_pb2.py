@@ -24,11 +24,12 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from pilothouse.api.config.v1alpha1 import http_actions_pb2 as pilothouse_dot_api_dot_config_dot_v1alpha1_dot_http__actions__pb2
 from pilothouse.api.config.v1alpha1 import metadata_pb2 as pilothouse_dot_api_dot_config_dot_v1alpha1_dot_metadata__pb2
 from pilothouse.api.status.v1alpha1 import status_pb2 as pilothouse_dot_api_dot_status_dot_v1alpha1_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/pilothouse/api/config/v1alpha1/route_rule.proto\x12\x1epilothouse.api.config.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a-pilothouse/api/config/v1alpha1/metadata.proto\x1a+pilothouse/api/status/v1alpha1/status.proto\"\xbe\x01\n\tRouteRule\x12<\n\x08metadata\x18\x01 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.ObjectMeta\x12;\n\x04spec\x18\x02 \x01(\x0b\x32-.pilothouse.api.config.v1alpha1.RouteRuleSpec\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32&.pilothouse.api.status.v1alpha1.Status\"\xab\x01\n\rRouteRuleSpec\x12@\n\x07parents\x18\x01 \x03(\x0b\x32/.pilothouse.api.config.v1alpha1.ParentReference\x12\r\n\x05hosts\x18\x02 \x03(\t\x12\x10\n\x08priority\x18\x03 \x01(\x11\x12\x37\n\x04http\x18\x04 \x03(\x0b\x32).pilothouse.api.config.v1alpha1.HttpRoute\"\x9e\x01\n\x0fParentReference\x12\x11\n\x07service\x18\x01 \x01(\tH\x00\x12\x11\n\x07gateway\x18\x02 \x01(\tH\x00\x12\x1a\n\x10\x65xternal_service\x18\x03 \x01(\tH\x00\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12\x11\n\x04port\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x10\n\x08listener\x18\x06 \x01(\tB\x08\n\x06parentB\x07\n\x05_port\"\xbe\x02\n\tHttpRoute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12:\n\x07matches\x18\x02 \x03(\x0b\x32).pilothouse.api.config.v1alpha1.HttpMatch\x12\x41\n\x0c\x64\x65stinations\x18\x03 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.Destination\x12>\n\x08redirect\x18\x04 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.HttpRedirect\x12*\n\x07timeout\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x38\n\x05retry\x18\x06 \x01(\x0b\x32).pilothouse.api.config.v1alpha1.HttpRetry\"\x89\x03\n\tHttpMatch\x12\x37\n\x04path\x18\x01 \x01(\x0b\x32).pilothouse.api.config.v1alpha1.PathMatch\x12\x0e\n\x06method\x18\x02 \x01(\t\x12<\n\x07headers\x18\x03 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.HeaderMatch\x12M\n\x10query_parameters\x18\x04 \x03(\x0b\x32\x33.pilothouse.api.config.v1alpha1.QueryParameterMatch\x12<\n\x07\x63ookies\x18\x05 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.CookieMatch\x12\x0e\n\x06scheme\x18\x06 \x01(\t\x12<\n\tauthority\x18\x07 \x01(\x0b\x32).pilothouse.api.config.v1alpha1.HostMatch\x12\x11\n\x04port\x18\x08 \x01(\rH\x00\x88\x01\x01\x42\x07\n\x05_port\"\x89\x01\n\tPathMatch\x12\x0f\n\x05\x65xact\x18\x01 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x02 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x03 \x01(\tH\x00\x12\x17\n\rstring_prefix\x18\x04 \x01(\tH\x00\x12\x12\n\x08template\x18\x05 \x01(\tH\x00\x12\x13\n\x0bignore_case\x18\x06 \x01(\x08\x42\x06\n\x04test\"\xf4\x01\n\x0bHeaderMatch\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x05\x65xact\x18\x02 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x03 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x04 \x01(\tH\x00\x12\x11\n\x07present\x18\x05 \x01(\x08H\x00\x12\x10\n\x06suffix\x18\x06 \x01(\tH\x00\x12\x12\n\x08\x63ontains\x18\x07 \x01(\tH\x00\x12=\n\x05range\x18\x08 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.IntegerRangeH\x00\x12\x13\n\x0bignore_case\x18\t \x01(\x08\x12\x0e\n\x06invert\x18\n \x01(\x08\x42\x06\n\x04test\"B\n\x0cIntegerRange\x12\x10\n\x03min\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x03max\x18\x02 \x01(\x03H\x01\x88\x01\x01\x42\x06\n\x04_minB\x06\n\x04_max\"r\n\x13QueryParameterMatch\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x05\x65xact\x18\x02 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x03 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x04 \x01(\tH\x00\x12\x11\n\x07present\x18\x05 \x01(\x08H\x00\x42\x06\n\x04test\"Y\n\x0b\x43ookieMatch\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x05\x65xact\x18\x02 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x03 \x01(\tH\x00\x12\x11\n\x07present\x18\x04 \x01(\x08H\x00\x42\x06\n\x04test\"Y\n\tHostMatch\x12\x0f\n\x05\x65xact\x18\x01 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x02 \x01(\tH\x00\x12\x10\n\x06suffix\x18\x03 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x04 \x01(\tH\x00\x42\x06\n\x04test\"\x8d\x02\n\x0b\x44\x65stination\x12\x11\n\x07service\x18\x01 \x01(\tH\x00\x12\x1a\n\x10\x65xternal_service\x18\x02 \x01(\tH\x00\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x11\n\x04port\x18\x04 \x01(\rH\x01\x88\x01\x01\x12G\n\x06labels\x18\x05 \x03(\x0b\x32\x37.pilothouse.api.config.v1alpha1.Destination.LabelsEntry\x12\x13\n\x06weight\x18\x06 \x01(\rH\x02\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x08\n\x06targetB\x07\n\x05_portB\t\n\x07_weight\"r\n\x0cHttpRedirect\x12\x0e\n\x06scheme\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x11\n\x04port\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x0c\n\x04path\x18\x04 \x01(\t\x12\x11\n\x04\x63ode\x18\x05 \x01(\rH\x01\x88\x01\x01\x42\x07\n\x05_portB\x07\n\x05_code\"u\n\tHttpRetry\x12\x15\n\x08\x61ttempts\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x32\n\x0fper_try_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08retry_on\x18\x03 \x03(\tB\x0b\n\t_attemptsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/pilothouse/api/config/v1alpha1/route_rule.proto\x12\x1epilothouse.api.config.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x31pilothouse/api/config/v1alpha1/http_actions.proto\x1a-pilothouse/api/config/v1alpha1/metadata.proto\x1a+pilothouse/api/status/v1alpha1/status.proto\"\xbe\x01\n\tRouteRule\x12<\n\x08metadata\x18\x01 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.ObjectMeta\x12;\n\x04spec\x18\x02 \x01(\x0b\x32-.pilothouse.api.config.v1alpha1.RouteRuleSpec\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32&.pilothouse.api.status.v1alpha1.Status\"\xab\x01\n\rRouteRuleSpec\x12@\n\x07parents\x18\x01 \x03(\x0b\x32/.pilothouse.api.config.v1alpha1.ParentReference\x12\r\n\x05hosts\x18\x02 \x03(\t\x12\x10\n\x08priority\x18\x03 \x01(\x11\x12\x37\n\x04http\x18\x04 \x03(\x0b\x32).pilothouse.api.config.v1alpha1.HttpRoute\"\x9e\x01\n\x0fParentReference\x12\x11\n\x07service\x18\x01 \x01(\tH\x00\x12\x11\n\x07gateway\x18\x02 \x01(\tH\x00\x12\x1a\n\x10\x65xternal_service\x18\x03 \x01(\tH\x00\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12\x11\n\x04port\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x10\n\x08listener\x18\x06 \x01(\tB\x08\n\x06parentB\x07\n\x05_port\"\xc5\x03\n\tHttpRoute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12:\n\x07matches\x18\x02 \x03(\x0b\x32).pilothouse.api.config.v1alpha1.HttpMatch\x12\x41\n\x0c\x64\x65stinations\x18\x03 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.Destination\x12>\n\x08redirect\x18\x04 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.HttpRedirect\x12*\n\x07timeout\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x38\n\x05retry\x18\x06 \x01(\x0b\x32).pilothouse.api.config.v1alpha1.HttpRetry\x12G\n\x0f\x64irect_response\x18\x07 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.DirectResponse\x12<\n\x07rewrite\x18\x08 \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.HttpRewrite\"\x89\x03\n\tHttpMatch\x12\x37\n\x04path\x18\x01 \x01(\x0b\x32).pilothouse.api.config.v1alpha1.PathMatch\x12\x0e\n\x06method\x18\x02 \x01(\t\x12<\n\x07headers\x18\x03 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.HeaderMatch\x12M\n\x10query_parameters\x18\x04 \x03(\x0b\x32\x33.pilothouse.api.config.v1alpha1.QueryParameterMatch\x12<\n\x07\x63ookies\x18\x05 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.CookieMatch\x12\x0e\n\x06scheme\x18\x06 \x01(\t\x12<\n\tauthority\x18\x07 \x01(\x0b\x32).pilothouse.api.config.v1alpha1.HostMatch\x12\x11\n\x04port\x18\x08 \x01(\rH\x00\x88\x01\x01\x42\x07\n\x05_port\"\x89\x01\n\tPathMatch\x12\x0f\n\x05\x65xact\x18\x01 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x02 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x03 \x01(\tH\x00\x12\x17\n\rstring_prefix\x18\x04 \x01(\tH\x00\x12\x12\n\x08template\x18\x05 \x01(\tH\x00\x12\x13\n\x0bignore_case\x18\x06 \x01(\x08\x42\x06\n\x04test\"\xf4\x01\n\x0bHeaderMatch\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x05\x65xact\x18\x02 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x03 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x04 \x01(\tH\x00\x12\x11\n\x07present\x18\x05 \x01(\x08H\x00\x12\x10\n\x06suffix\x18\x06 \x01(\tH\x00\x12\x12\n\x08\x63ontains\x18\x07 \x01(\tH\x00\x12=\n\x05range\x18\x08 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.IntegerRangeH\x00\x12\x13\n\x0bignore_case\x18\t \x01(\x08\x12\x0e\n\x06invert\x18\n \x01(\x08\x42\x06\n\x04test\"B\n\x0cIntegerRange\x12\x10\n\x03min\x18\x01 \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x03max\x18\x02 \x01(\x03H\x01\x88\x01\x01\x42\x06\n\x04_minB\x06\n\x04_max\"r\n\x13QueryParameterMatch\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x05\x65xact\x18\x02 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x03 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x04 \x01(\tH\x00\x12\x11\n\x07present\x18\x05 \x01(\x08H\x00\x42\x06\n\x04test\"Y\n\x0b\x43ookieMatch\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x05\x65xact\x18\x02 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x03 \x01(\tH\x00\x12\x11\n\x07present\x18\x04 \x01(\x08H\x00\x42\x06\n\x04test\"Y\n\tHostMatch\x12\x0f\n\x05\x65xact\x18\x01 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x02 \x01(\tH\x00\x12\x10\n\x06suffix\x18\x03 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x04 \x01(\tH\x00\x42\x06\n\x04test\"\x8d\x02\n\x0b\x44\x65stination\x12\x11\n\x07service\x18\x01 \x01(\tH\x00\x12\x1a\n\x10\x65xternal_service\x18\x02 \x01(\tH\x00\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x11\n\x04port\x18\x04 \x01(\rH\x01\x88\x01\x01\x12G\n\x06labels\x18\x05 \x03(\x0b\x32\x37.pilothouse.api.config.v1alpha1.Destination.LabelsEntry\x12\x13\n\x06weight\x18\x06 \x01(\rH\x02\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x08\n\x06targetB\x07\n\x05_portB\t\n\x07_weight\"\x97\x01\n\x0cHttpRedirect\x12\x0e\n\x06scheme\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x11\n\x04port\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x0c\n\x04path\x18\x04 \x01(\t\x12\x11\n\x04\x63ode\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x0e\n\x06prefix\x18\x06 \x01(\t\x12\x13\n\x0bstrip_query\x18\x07 \x01(\x08\x42\x07\n\x05_portB\x07\n\x05_code\"u\n\tHttpRetry\x12\x15\n\x08\x61ttempts\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x32\n\x0fper_try_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x10\n\x08retry_on\x18\x03 \x03(\tB\x0b\n\t_attemptsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,34 +38,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DESTINATION_LABELSENTRY']._loaded_options = None
   _globals['_DESTINATION_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_ROUTERULE']._serialized_start=208
-  _globals['_ROUTERULE']._serialized_end=398
-  _globals['_ROUTERULESPEC']._serialized_start=401
-  _globals['_ROUTERULESPEC']._serialized_end=572
-  _globals['_PARENTREFERENCE']._serialized_start=575
-  _globals['_PARENTREFERENCE']._serialized_end=733
-  _globals['_HTTPROUTE']._serialized_start=736
-  _globals['_HTTPROUTE']._serialized_end=1054
-  _globals['_HTTPMATCH']._serialized_start=1057
-  _globals['_HTTPMATCH']._serialized_end=1450
-  _globals['_PATHMATCH']._serialized_start=1453
-  _globals['_PATHMATCH']._serialized_end=1590
-  _globals['_HEADERMATCH']._serialized_start=1593
-  _globals['_HEADERMATCH']._serialized_end=1837
-  _globals['_INTEGERRANGE']._serialized_start=1839
-  _globals['_INTEGERRANGE']._serialized_end=1905
-  _globals['_QUERYPARAMETERMATCH']._serialized_start=1907
-  _globals['_QUERYPARAMETERMATCH']._serialized_end=2021
-  _globals['_COOKIEMATCH']._serialized_start=2023
-  _globals['_COOKIEMATCH']._serialized_end=2112
-  _globals['_HOSTMATCH']._serialized_start=2114
-  _globals['_HOSTMATCH']._serialized_end=2203
-  _globals['_DESTINATION']._serialized_start=2206
-  _globals['_DESTINATION']._serialized_end=2475
-  _globals['_DESTINATION_LABELSENTRY']._serialized_start=2400
-  _globals['_DESTINATION_LABELSENTRY']._serialized_end=2445
-  _globals['_HTTPREDIRECT']._serialized_start=2477
-  _globals['_HTTPREDIRECT']._serialized_end=2591
-  _globals['_HTTPRETRY']._serialized_start=2593
-  _globals['_HTTPRETRY']._serialized_end=2710
+  _globals['_ROUTERULE']._serialized_start=259
+  _globals['_ROUTERULE']._serialized_end=449
+  _globals['_ROUTERULESPEC']._serialized_start=452
+  _globals['_ROUTERULESPEC']._serialized_end=623
+  _globals['_PARENTREFERENCE']._serialized_start=626
+  _globals['_PARENTREFERENCE']._serialized_end=784
+  _globals['_HTTPROUTE']._serialized_start=787
+  _globals['_HTTPROUTE']._serialized_end=1240
+  _globals['_HTTPMATCH']._serialized_start=1243
+  _globals['_HTTPMATCH']._serialized_end=1636
+  _globals['_PATHMATCH']._serialized_start=1639
+  _globals['_PATHMATCH']._serialized_end=1776
+  _globals['_HEADERMATCH']._serialized_start=1779
+  _globals['_HEADERMATCH']._serialized_end=2023
+  _globals['_INTEGERRANGE']._serialized_start=2025
+  _globals['_INTEGERRANGE']._serialized_end=2091
+  _globals['_QUERYPARAMETERMATCH']._serialized_start=2093
+  _globals['_QUERYPARAMETERMATCH']._serialized_end=2207
+  _globals['_COOKIEMATCH']._serialized_start=2209
+  _globals['_COOKIEMATCH']._serialized_end=2298
+  _globals['_HOSTMATCH']._serialized_start=2300
+  _globals['_HOSTMATCH']._serialized_end=2389
+  _globals['_DESTINATION']._serialized_start=2392
+  _globals['_DESTINATION']._serialized_end=2661
+  _globals['_DESTINATION_LABELSENTRY']._serialized_start=2586
+  _globals['_DESTINATION_LABELSENTRY']._serialized_end=2631
+  _globals['_HTTPREDIRECT']._serialized_start=2664
+  _globals['_HTTPREDIRECT']._serialized_end=2815
+  _globals['_HTTPRETRY']._serialized_start=2817
+  _globals['_HTTPRETRY']._serialized_end=2934
 # @@protoc_insertion_point(module_scope)

@@ -12,6 +12,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from pilothouse.api.config.v1alpha1 import http_actions_pb2 as _http_actions_pb2
 from pilothouse.api.config.v1alpha1 import metadata_pb2 as _metadata_pb2
 from pilothouse.api.status.v1alpha1 import status_pb2 as _status_pb2
 import builtins as _builtins
@@ -164,6 +165,8 @@ class HttpRoute(_message.Message):
     REDIRECT_FIELD_NUMBER: _builtins.int
     TIMEOUT_FIELD_NUMBER: _builtins.int
     RETRY_FIELD_NUMBER: _builtins.int
+    DIRECT_RESPONSE_FIELD_NUMBER: _builtins.int
+    REWRITE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people, status and explain. Unique within the rule when set."""
     @_builtins.property
@@ -172,11 +175,13 @@ class HttpRoute(_message.Message):
 
     @_builtins.property
     def destinations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Destination]:
-        """Where requests go, by weight. Unset together with `redirect` means the parent service itself; under a gateway one of the two is required."""
+        """Where requests go, by weight. Unset without `redirect` and `directResponse` means the parent service itself; under a gateway one of
+        the three is required.
+        """
 
     @_builtins.property
     def redirect(self) -> Global___HttpRedirect:
-        """Answer with a redirect instead of sending the request on. Excludes `destinations`."""
+        """Answer with a redirect instead of sending the request on. Excludes `destinations` and `directResponse`."""
 
     @_builtins.property
     def timeout(self) -> _duration_pb2.Duration:
@@ -185,6 +190,14 @@ class HttpRoute(_message.Message):
     @_builtins.property
     def retry(self) -> Global___HttpRetry:
         """Unset means two retries where the request provably was not processed (`connect-failure`, `refused-stream`)."""
+
+    @_builtins.property
+    def direct_response(self) -> _http_actions_pb2.DirectResponse:
+        """Give this answer instead of sending the request on. Excludes `destinations` and `redirect`."""
+
+    @_builtins.property
+    def rewrite(self) -> _http_actions_pb2.HttpRewrite:
+        """Changes the path or the host of what is sent on. Unset changes neither. Not with `redirect` and `directResponse`."""
 
     def __init__(
         self,
@@ -195,10 +208,12 @@ class HttpRoute(_message.Message):
         redirect: Global___HttpRedirect | None = ...,
         timeout: _duration_pb2.Duration | None = ...,
         retry: Global___HttpRetry | None = ...,
+        direct_response: _http_actions_pb2.DirectResponse | None = ...,
+        rewrite: _http_actions_pb2.HttpRewrite | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["redirect", b"redirect", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["direct_response", b"direct_response", "redirect", b"redirect", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "matches", b"matches", "name", b"name", "redirect", b"redirect", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "direct_response", b"direct_response", "matches", b"matches", "name", b"name", "redirect", b"redirect", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -599,7 +614,7 @@ Global___Destination: _TypeAlias = Destination  # noqa: Y015
 
 @_typing.final
 class HttpRedirect(_message.Message):
-    """A redirect answer. At least one of scheme, host, port and path is set."""
+    """A redirect answer. At least one of scheme, host, port, path and prefix is set."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -608,6 +623,8 @@ class HttpRedirect(_message.Message):
     PORT_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     CODE_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
+    STRIP_QUERY_FIELD_NUMBER: _builtins.int
     scheme: _builtins.str
     """`http` or `https`. Unset keeps the request's scheme."""
     host: _builtins.str
@@ -615,9 +632,13 @@ class HttpRedirect(_message.Message):
     port: _builtins.int
     """New port. Unset keeps the request's port, or drops it when the scheme changes."""
     path: _builtins.str
-    """New path, beginning with `/`. Unset keeps the request's path."""
+    """New path, beginning with `/`. Unset keeps the request's path. Excludes `prefix`."""
     code: _builtins.int
     """301, 302, 303, 307 or 308. Unset means 302."""
+    prefix: _builtins.str
+    """Takes the place of the prefix that the request was matched by, as in `rewrite`. Excludes `path`."""
+    strip_query: _builtins.bool
+    """True: the query is left out. Default false."""
     def __init__(
         self,
         *,
@@ -626,10 +647,12 @@ class HttpRedirect(_message.Message):
         port: _builtins.int | None = ...,
         path: _builtins.str = ...,
         code: _builtins.int | None = ...,
+        prefix: _builtins.str = ...,
+        strip_query: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_code", b"_code", "_port", b"_port", "code", b"code", "port", b"port"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_code", b"_code", "_port", b"_port", "code", b"code", "host", b"host", "path", b"path", "port", b"port", "scheme", b"scheme"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_code", b"_code", "_port", b"_port", "code", b"code", "host", b"host", "path", b"path", "port", b"port", "prefix", b"prefix", "scheme", b"scheme", "strip_query", b"strip_query"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__code: _TypeAlias = _typing.Literal["code"]  # noqa: Y015
     _WhichOneofArgType__code: _TypeAlias = _typing.Literal["_code", b"_code"]  # noqa: Y015

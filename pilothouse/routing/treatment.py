@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done to requests and answers on their way, in a plan's words."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PathRewrite:
+    """How the path changes; the query does not."""
+
+    kind: Literal["prefix", "full", "regex", "template"]
+    """``prefix`` takes the place of what the match's prefix took."""
+    value: str
+    """What is put in: for ``regex`` with ``\\1`` for groups, for ``template`` with ``{name}``."""
+    pattern: str = ""
+    """For ``regex`` only."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """How a request changes before it is sent on."""
+
+    path: PathRewrite | None = None
+    host: str = ""
+    destination_host: bool = False
+    """The host becomes the name that the endpoint was resolved from, where there is one."""
