@@ -2,13 +2,14 @@
 """Spans as a collector got them: who did what, below what."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 Spans = Sequence[tuple[str, Span]]
 
 
-def attributes(span: Span) -> dict[str, object]:
+def attributes(span: Span) -> dict[str, Any]:
     """Its attributes; texts, whole numbers and lists of texts."""
     return {
         one.key: [each.string_value for each in one.value.array_value.values]
@@ -35,13 +36,25 @@ def way(spans: Spans, last: Span) -> list[tuple[str, str]]:
     return found
 
 
+def way_if_whole(spans: Spans, last: Span) -> list[tuple[str, str]]:
+    """As `way`; empty while a parent has not arrived."""
+    try:
+        return way(spans, last)
+    except AssertionError:
+        return []
+
+
 def ways(spans: Spans, name: str) -> list[list[tuple[str, str]]]:
     """The ways to every span of a name, as far as their parents have arrived."""
-    found = []
-    for _, span in spans:
-        if span.name == name:
-            try:
-                found.append(way(spans, span))
-            except AssertionError:
-                continue
-    return found
+    return [
+        found for _, span in spans if span.name == name and (found := way_if_whole(spans, span))
+    ]
+
+
+def listed(spans: Spans) -> str:
+    """Every span in a line, for the message of a test that fails."""
+    return "\n".join(
+        f"{span.trace_id.hex()[:8]} {span.parent_span_id.hex() or '-' * 16} > "
+        f"{span.span_id.hex()} {service} {span.name} {attributes(span)}"
+        for service, span in spans
+    )
