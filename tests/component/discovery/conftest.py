@@ -136,9 +136,13 @@ async def connected(address: str, node_id: str) -> AsyncIterator[Proxy]:
 
 @contextlib.asynccontextmanager
 async def serving(
-    folder: pathlib.Path, *, sources: tuple[str, ...] = (), **more: object
+    folder: pathlib.Path,
+    *,
+    sources: tuple[str, ...] = (),
+    tracing: telemetry.Telemetry | None = None,
+    **more: object,
 ) -> AsyncIterator[Running]:
-    """Discovery inside the block."""
+    """Discovery inside the block; its spans go to ``tracing``, or nowhere."""
     port = free_port()
     chosen = settings.Settings(
         config=folder,
@@ -148,7 +152,7 @@ async def serving(
         shutdown_grace=0.2,
         **more,  # type: ignore[arg-type]
     )
-    server = app.Discovery(chosen, telemetry.Telemetry.off())
+    server = app.Discovery(chosen, tracing or telemetry.Telemetry.off())
     stop = asyncio.Event()
     task = asyncio.create_task(server.run(stop))
     try:
