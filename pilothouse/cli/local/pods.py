@@ -9,6 +9,7 @@ a fixed loopback address, as a program outside the mesh has.
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -165,6 +166,10 @@ def _templates(manifest: Manifest, problems: list[str]) -> list[_Template]:
     if not containers:
         problems.append(f"{where}: no container has a command; images cannot be run here")
         return []
+    annotations = {str(k): str(v) for k, v in _mapping(metadata.get("annotations")).items()}
+    if not _is_loopback(annotations.get(ADDRESS, "127.0.0.1")):
+        problems.append(f"{where}: {ADDRESS}: must be an address 127.x.y.z")
+        return []
     return [
         _Template(
             namespace=namespace,
@@ -172,12 +177,19 @@ def _templates(manifest: Manifest, problems: list[str]) -> list[_Template]:
             labels=keys.labels(
                 {str(k): str(v) for k, v in _mapping(metadata.get("labels")).items()}
             ),
-            annotations={str(k): str(v) for k, v in _mapping(metadata.get("annotations")).items()},
+            annotations=annotations,
             container=containers[0],
             directory=manifest.directory,
         )
         for one in names
     ]
+
+
+def _is_loopback(text: str) -> bool:
+    try:
+        return ipaddress.IPv4Address(text).is_loopback
+    except ValueError:
+        return False
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -93,3 +93,66 @@ def test_a_running_pod_is_told_as_kubernetes_would() -> None:
 
     assert manifest["status"]["podIP"] == pod.address
     assert {"type": "Ready", "status": "True"} in manifest["status"]["conditions"]
+
+
+def test_two_objects_of_one_name_are_one_program() -> None:
+    """The first counts, as it does for discovery, which tells of the second."""
+    first, second = _deployment("reviews"), _deployment("reviews", replicas=3)
+
+    planned, problems = pods.plan([first, second], BLOCK)
+
+    assert [pod.name for pod in planned] == ["reviews-0"]
+    assert problems == ()
+
+
+def test_pods_that_stay_keep_their_addresses() -> None:
+    """A new pod takes a free place, even when its name comes first."""
+    before, _ = pods.plan([_deployment("b"), _deployment("c")], BLOCK)
+
+    after, _ = pods.plan([_deployment("a"), _deployment("c")], BLOCK, before=before)
+
+    named = {pod.name: pod for pod in (*before, *after)}
+    assert named["c-0"] in before
+    assert named["a-0"].address == named["b-0"].address
+    assert named["a-0"].address != named["c-0"].address
+
+
+def test_what_is_no_list_or_mapping_harms_nobody() -> None:
+    """A manifest may hold anything; what is unusable is told or left out, never an exception."""
+    odd = [
+        _manifest({"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": "x"}}),
+        _manifest({"kind": "Pod", "metadata": {"name": "b"}, "spec": []}),
+        _manifest(
+            {
+                "kind": "Pod",
+                "metadata": {"name": "c"},
+                "spec": {"containers": [{"command": ["x"], "args": 1, "env": {}, "ports": [80]}]},
+            }
+        ),
+        _manifest({"kind": "Pod", "metadata": None}),
+        _manifest({"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"template": 7}}),
+        _manifest({"kind": "Ingress", "spec": {"rules": 5}}),
+        _manifest({"kind": ["Pod"]}),
+    ]
+
+    planned, problems = pods.plan(odd, BLOCK)
+
+    assert [(pod.name, pod.command, pod.ports) for pod in planned] == [("c-local", ("x",), ())]
+    assert len(problems) == 4
+    assert pods.hosts(odd) == ()
+
+
+def test_a_fixed_address_must_be_of_this_machine() -> None:
+    """A program is run here, so it can listen nowhere else."""
+    body = {
+        "kind": "Pod",
+        "metadata": {"name": "far", "annotations": {pods.ADDRESS: "10.0.0.1"}},
+        "spec": {"containers": [{"command": ["serve"]}]},
+    }
+
+    planned, problems = pods.plan([_manifest(body)], BLOCK)
+
+    assert planned == ()
+    assert problems == (
+        "shop.yaml:1: Pod default/far: pilothouse.dev/address: must be an address 127.x.y.z",
+    )
