@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-from google.protobuf import message
-
 from pilothouse.api.config.v1alpha1 import destination_policy_pb2
-from pilothouse.config import checks, scalars, syntax
+from pilothouse.config import balancers, checks, ranges, scalars, syntax
 
-_MAX_UINT32 = 2**32 - 1
 # The most that Linux takes for these socket options: else no connection could be opened.
 _MAX_PROBES = 127
 _MAX_KEEPALIVE = 32_767
@@ -21,8 +18,8 @@ def check(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.Found:
     yield from checks.required("spec.service", spec.service, syntax.label)
     yield from checks.optional("spec.namespace", spec.namespace, syntax.label)
     yield from checks.labels("spec.labels", spec.labels)
-    yield from _times("spec", spec, "connect_timeout")
-    yield from _percent("spec.loadBalancer", spec.load_balancer, "min_healthy_percent")
+    yield from ranges.times("spec", spec, "connect_timeout")
+    yield from balancers.check("spec.loadBalancer", spec.load_balancer)
     yield from _outlier_detection("spec.outlierDetection", spec.outlier_detection)
     yield from _health_check("spec.healthCheck", spec.health_check)
     yield from _connection_pool("spec.connectionPool", spec.connection_pool)
@@ -31,7 +28,7 @@ def check(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.Found:
 def _outlier_detection(
     where: str, section: destination_policy_pb2.OutlierDetection
 ) -> checks.Found:
-    yield from _times(where, section, "interval", "base_ejection_time", "max_ejection_time")
+    yield from ranges.times(where, section, "interval", "base_ejection_time", "max_ejection_time")
     if section.HasField("max_ejection_time"):
         said = section.HasField("base_ejection_time")
         least = checks.in_nanoseconds(section.base_ejection_time) if said else _BASE_EJECTION
@@ -39,16 +36,16 @@ def _outlier_detection(
             unset = "" if said else ", which is 30s when unset"
             shorter = f"must not be shorter than baseEjectionTime{unset}"
             yield from checks.broken(f"{where}.maxEjectionTime", shorter)
-    yield from _percent(where, section, "max_ejection_percent", least=1)
+    yield from ranges.percent(where, section, "max_ejection_percent", least=1)
 
 
 def _health_check(where: str, section: destination_policy_pb2.HealthCheck) -> checks.Found:
     if section.HasField("http"):
         yield from _http_check(f"{where}.http", section.http)
     yield from checks.optional(f"{where}.grpc.service", section.grpc.service, syntax.text)
-    yield from _times(where, section, "timeout", "interval", "idle_interval")
+    yield from ranges.times(where, section, "timeout", "interval", "idle_interval")
     for field in ("unhealthy_threshold", "healthy_threshold"):
-        yield from _number(where, section, field, least=1)
+        yield from ranges.number(where, section, field, least=1)
 
 
 def _http_check(where: str, section: destination_policy_pb2.HttpHealthCheck) -> checks.Found:
@@ -66,13 +63,15 @@ def _http_check(where: str, section: destination_policy_pb2.HttpHealthCheck) -> 
 
 
 def _connection_pool(where: str, section: destination_policy_pb2.ConnectionPool) -> checks.Found:
-    yield from _number(where, section, "max_requests_per_connection", least=1)
+    yield from ranges.number(where, section, "max_requests_per_connection", least=1)
     if section.HasField("idle_timeout"):
         yield from checks.duration(f"{where}.idleTimeout", section.idle_timeout)
-    yield from _times(where, section, "max_duration")
-    yield from _number(where, section, "max_concurrent_streams", least=1, most=2**31 - 1)
+    yield from ranges.times(where, section, "max_duration")
+    yield from ranges.number(where, section, "max_concurrent_streams", least=1, most=2**31 - 1)
     keepalive = section.tcp_keepalive
-    yield from _number(f"{where}.tcpKeepalive", keepalive, "probes", least=1, most=_MAX_PROBES)
+    yield from ranges.number(
+        f"{where}.tcpKeepalive", keepalive, "probes", least=1, most=_MAX_PROBES
+    )
     for field in ("time", "interval"):
         if keepalive.HasField(field):
             time = checks.in_nanoseconds(getattr(keepalive, field))
@@ -84,32 +83,4 @@ def _connection_pool(where: str, section: destination_policy_pb2.ConnectionPool)
         at = f"{where}.http2Keepalive"
         if not section.http2_keepalive.HasField("interval"):
             yield from checks.broken(f"{at}.interval", "is required")
-        yield from _times(at, section.http2_keepalive, "interval", "timeout")
-
-
-def _times(where: str, section: message.Message, *fields: str) -> checks.Found:
-    """Durations greater than 0, where they are set."""
-    for field in fields:
-        if section.HasField(field):
-            path = f"{where}.{_json_name(section, field)}"
-            yield from checks.duration(path, getattr(section, field), positive=True)
-
-
-def _percent(where: str, section: message.Message, field: str, *, least: int = 0) -> checks.Found:
-    """A percentage, where it is set."""
-    yield from _number(where, section, field, least=least, most=100)
-
-
-def _number(
-    where: str, section: message.Message, field: str, *, least: int, most: int = _MAX_UINT32
-) -> checks.Found:
-    """A number in a range, where it is set."""
-    value = getattr(section, field)
-    if section.HasField(field) and not least <= value <= most:
-        path = f"{where}.{_json_name(section, field)}"
-        ends = f"at least {least}" if most == _MAX_UINT32 else f"from {least} to {most}"
-        yield from checks.broken(path, f"must be {ends}, is {value}")
-
-
-def _json_name(section: message.Message, field: str) -> str:
-    return section.DESCRIPTOR.fields_by_name[field].json_name
+        yield from ranges.times(at, section.http2_keepalive, "interval", "timeout")

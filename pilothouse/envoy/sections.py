@@ -12,24 +12,17 @@ from pilothouse.api.envoy.config.cluster.v3 import (
     cluster_pb2,
     outlier_detection_pb2,
 )
-from pilothouse.envoy import connections, health_checks, wire
+from pilothouse.envoy import balancers, connections, health_checks, wire
 from pilothouse.routing import upstreams
 
 NO_LIMIT: Final = 2**32 - 1
 """A limit that is never reached. Left unset, Envoy would take 1024 (and 3 for retries)."""
 
-_DEFAULT_MIN_HEALTHY: Final = upstreams.LoadBalancer().min_healthy_percent
-_POLICIES: Final = {
-    "least_request": cluster_pb2.Cluster.LEAST_REQUEST,
-    "round_robin": cluster_pb2.Cluster.ROUND_ROBIN,
-    "random": cluster_pb2.Cluster.RANDOM,
-}
-
 
 def fill(made: cluster_pb2.Cluster, settings: upstreams.Settings, *, http2: bool) -> None:
     """Write all sections into a cluster, whose port speaks HTTP/2 or does not."""
     made.connect_timeout.CopyFrom(wire.duration(settings.connect_timeout_ms))
-    _fill_load_balancer(made, settings.load_balancer)
+    balancers.fill(made, settings.load_balancer)
     made.circuit_breakers.thresholds.append(_thresholds(settings.circuit_breaker))
     if settings.outlier_detection is not None:
         made.outlier_detection.CopyFrom(_outlier_detection(settings.outlier_detection))
@@ -37,12 +30,6 @@ def fill(made: cluster_pb2.Cluster, settings: upstreams.Settings, *, http2: bool
         spoken = connections.speaks_http2(settings.connection_pool, http2=http2)
         made.health_checks.append(health_checks.message(settings.health_check, http2=spoken))
     connections.fill(made, settings.connection_pool, http2=http2)
-
-
-def _fill_load_balancer(made: cluster_pb2.Cluster, section: upstreams.LoadBalancer) -> None:
-    made.lb_policy = _POLICIES[section.policy]
-    if section.min_healthy_percent != _DEFAULT_MIN_HEALTHY:
-        made.common_lb_config.healthy_panic_threshold.value = section.min_healthy_percent
 
 
 def _thresholds(

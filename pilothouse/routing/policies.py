@@ -18,6 +18,8 @@ _BALANCERS: dict[int, upstreams.Balancing] = {
     destination_policy_pb2.LoadBalancer.POLICY_LEAST_REQUEST: "least_request",
     destination_policy_pb2.LoadBalancer.POLICY_ROUND_ROBIN: "round_robin",
     destination_policy_pb2.LoadBalancer.POLICY_RANDOM: "random",
+    destination_policy_pb2.LoadBalancer.POLICY_RING_HASH: "ring_hash",
+    destination_policy_pb2.LoadBalancer.POLICY_MAGLEV: "maglev",
 }
 
 _IDLE_INTERVAL_MS = 60_000
@@ -54,8 +56,26 @@ def _sections(spec: destination_policy_pb2.DestinationPolicySpec) -> upstreams.S
 
 
 def _load_balancer(section: destination_policy_pb2.LoadBalancer) -> upstreams.LoadBalancer:
-    given = _given(section) | {"policy": _BALANCERS[section.policy]}
+    given = _given(section) | {
+        "policy": _BALANCERS[section.policy],
+        "hash_by": tuple(_hash_key(one) for one in section.hash_by),
+    }
     return upstreams.LoadBalancer(**given)
+
+
+def _hash_key(one: destination_policy_pb2.HashKey) -> upstreams.HashKey:
+    match one.WhichOneof("key"):
+        case "header":
+            return upstreams.HashKey(kind="header", name=one.header.lower())
+        case "query_parameter":
+            return upstreams.HashKey(kind="query_parameter", name=one.query_parameter)
+        case "cookie":
+            ttl = one.cookie.ttl.seconds if one.cookie.HasField("ttl") else None
+            return upstreams.HashKey(
+                kind="cookie", name=one.cookie.name, ttl_s=ttl, path=one.cookie.path
+            )
+        case _:
+            return upstreams.HashKey(kind="source_ip")
 
 
 def _outlier_detection(

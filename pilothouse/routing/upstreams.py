@@ -10,9 +10,22 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, TypedDict
 
-Balancing = Literal["least_request", "round_robin", "random"]
+Balancing = Literal["least_request", "round_robin", "random", "ring_hash", "maglev"]
 HttpVersion = Literal["port", "http1", "http2", "client"]
 """``port`` is by the protocol of the service's port, ``client`` what each client speaks."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HashKey:
+    """What requests are told apart by."""
+
+    kind: Literal["header", "cookie", "query_parameter", "source_ip"]
+    name: str = ""
+    """Of the header (lower case), the cookie or the parameter."""
+    ttl_s: int | None = None
+    """Of a cookie that is set where there is none; 0 is the session, None sets none."""
+    path: str = ""
+    """Of a cookie that is set."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +35,10 @@ class LoadBalancer:
     policy: Balancing = "least_request"
     min_healthy_percent: int = 50
     """With less of its endpoints healthy, a cluster uses all of them; 0 means never."""
+    hash_by: tuple[HashKey, ...] = ()
+    """In the order in which they count; not empty for ``ring_hash`` and ``maglev``."""
+    ring_min_size: int = 1024
+    maglev_table_size: int = 65_537
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -228,6 +228,14 @@ CHECKS: tuple[tuple[upstreams.Check, bool], ...] = (
     (upstreams.GrpcCheck(), False),
 )
 """Health checks, each with whether its cluster speaks HTTP/2."""
+HASHING: tuple[upstreams.Balancing, ...] = ("maglev", "ring_hash")
+HASH_BY = (
+    upstreams.HashKey(kind="header", name="x-user"),
+    upstreams.HashKey(kind="cookie", name="seat", ttl_s=0, path="/"),
+    upstreams.HashKey(kind="cookie", name="given"),
+    upstreams.HashKey(kind="query_parameter", name="user"),
+    upstreams.HashKey(kind="source_ip"),
+)
 POOLS = (
     (upstreams.ConnectionPool(max_requests_per_connection=9), False),
     (upstreams.ConnectionPool(http_version="http1"), True),
@@ -309,6 +317,15 @@ def _policies() -> plan.ProxyPlan:
                     )
                     for number, (pool, http2) in enumerate(POOLS)
                 ),
+                *(
+                    plan.Cluster(
+                        key=key(f"hashed-{policy}"),
+                        settings=upstreams.Settings(
+                            load_balancer=upstreams.LoadBalancer(policy=policy, hash_by=HASH_BY)
+                        ),
+                    )
+                    for policy in HASHING
+                ),
                 static(key("legacy", 81, external=True), 81, 82),
                 plan.Cluster(key=key("nowhere", external=True), resolution="static"),
             ),
@@ -317,6 +334,7 @@ def _policies() -> plan.ProxyPlan:
                 plan.ClusterEndpoints(key=key("reviews", scope="shop")),
                 *(plan.ClusterEndpoints(key=key(f"checked-{n}")) for n, _ in enumerate(CHECKS)),
                 *(plan.ClusterEndpoints(key=key(f"pool-{n}")) for n, _ in enumerate(POOLS)),
+                *(plan.ClusterEndpoints(key=key(f"hashed-{policy}")) for policy in HASHING),
             ),
         )
     )

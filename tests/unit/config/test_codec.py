@@ -196,6 +196,7 @@ def test_all_mistakes_are_told_at_once_with_their_fields():
             "loadBalancer: {policy: least_request}",
             (
                 "spec.loadBalancer.policy: must be one of LEAST_REQUEST, ROUND_ROBIN, RANDOM,"
+                " RING_HASH, MAGLEV,"
                 " is the text 'least_request'; did you mean `LEAST_REQUEST`?"
             ),
         ),
@@ -203,6 +204,7 @@ def test_all_mistakes_are_told_at_once_with_their_fields():
             "loadBalancer: {policy: UNSPECIFIED}",
             (
                 "spec.loadBalancer.policy: must be one of LEAST_REQUEST, ROUND_ROBIN, RANDOM,"
+                " RING_HASH, MAGLEV,"
                 " is the text 'UNSPECIFIED'"
             ),
         ),
@@ -210,6 +212,7 @@ def test_all_mistakes_are_told_at_once_with_their_fields():
             "loadBalancer: {policy: 1}",
             (
                 "spec.loadBalancer.policy: must be one of LEAST_REQUEST, ROUND_ROBIN, RANDOM,"
+                " RING_HASH, MAGLEV,"
                 " is the number 1"
             ),
         ),

@@ -18,6 +18,12 @@ def broken(spec: str) -> list[str]:
         "loadBalancer: {}",
         "loadBalancer: {minHealthyPercent: 0}",
         "loadBalancer: {minHealthyPercent: 100}",
+        (
+            "loadBalancer: {policy: RING_HASH, ringMinSize: 8388608, hashBy: [{header: X-User},"
+            " {header: ':path'}, {queryParameter: q}, {sourceIp: true}, {cookie: {name: c}},"
+            " {cookie: {name: c, ttl: 0s, path: /}}]}"
+        ),
+        "loadBalancer: {policy: MAGLEV, maglevTableSize: 5000011, hashBy: [{sourceIp: true}]}",
         "outlierDetection: {}",
         "outlierDetection: {consecutive5xx: 0}",
         (
@@ -56,6 +62,55 @@ def test_what_is_right_is_accepted(spec: str):
         (
             "loadBalancer: {minHealthyPercent: 101}",
             ["spec.loadBalancer.minHealthyPercent: must be from 0 to 100, is 101"],
+        ),
+        (
+            "loadBalancer: {policy: RING_HASH, maglevTableSize: 7}",
+            [
+                (
+                    "spec.loadBalancer.hashBy: at least one is required when the policy is"
+                    " RING_HASH or MAGLEV"
+                ),
+                "spec.loadBalancer.maglevTableSize: must not be set unless the policy is MAGLEV",
+            ],
+        ),
+        (
+            "loadBalancer: {hashBy: [{sourceIp: true}], ringMinSize: 0}",
+            [
+                (
+                    "spec.loadBalancer.hashBy: must not be set unless the policy is RING_HASH or"
+                    " MAGLEV"
+                ),
+                "spec.loadBalancer.ringMinSize: must not be set unless the policy is RING_HASH",
+                "spec.loadBalancer.ringMinSize: must be from 1 to 8388608, is 0",
+            ],
+        ),
+        (
+            (
+                "loadBalancer: {policy: MAGLEV, maglevTableSize: 9, hashBy: [{}, {header: ':x'},"
+                " {header: ''}, {queryParameter: ''}, {sourceIp: false}, {cookie: {}},"
+                " {cookie: {name: 'a b', ttl: 1ms, path: a}}]}"
+            ),
+            [
+                (
+                    "spec.loadBalancer.hashBy[0]: one of header, cookie, queryParameter, sourceIp"
+                    " is required"
+                ),
+                (
+                    "spec.loadBalancer.hashBy[1].header: must be one of :authority, :method, :path,"
+                    " :scheme when it begins with :, is ':x'"
+                ),
+                "spec.loadBalancer.hashBy[2].header: is required",
+                "spec.loadBalancer.hashBy[3].queryParameter: is required",
+                "spec.loadBalancer.hashBy[4].sourceIp: must be true",
+                "spec.loadBalancer.hashBy[5].cookie.name: is required",
+                "spec.loadBalancer.hashBy[6].cookie.name: must be the name of a cookie, is 'a b'",
+                "spec.loadBalancer.hashBy[6].cookie.ttl: must be whole seconds",
+                "spec.loadBalancer.hashBy[6].cookie.path: must begin with /, is 'a'",
+                (
+                    "spec.loadBalancer.maglevTableSize: must be a prime number of at most 5000011,"
+                    " is 9"
+                ),
+            ],
         ),
         (
             "outlierDetection: {interval: 0s, baseEjectionTime: 0s, maxEjectionTime: 0s}",

@@ -106,7 +106,13 @@ def test_a_formatted_time_is_read_as_it_was(nanoseconds: int):
 def test_the_words_of_an_enum_have_neither_prefix_nor_unspecified_value():
     """As the comments of the protos say."""
     policy = destination_policy_pb2.LoadBalancer.DESCRIPTOR.enum_types_by_name["Policy"]
-    assert scalars.enum_words(policy) == {"LEAST_REQUEST": 1, "ROUND_ROBIN": 2, "RANDOM": 3}
+    assert scalars.enum_words(policy) == {
+        "LEAST_REQUEST": 1,
+        "ROUND_ROBIN": 2,
+        "RANDOM": 3,
+        "RING_HASH": 4,
+        "MAGLEV": 5,
+    }
     protocol = mesh_gateway_pb2.Listener.DESCRIPTOR.enum_types_by_name["Protocol"]
     assert scalars.enum_words(protocol) == {"HTTP": 1, "HTTPS": 2}
     assert scalars.enum_word(protocol, 2) == "HTTPS"

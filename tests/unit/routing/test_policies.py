@@ -28,6 +28,36 @@ def settings(*specs: str) -> upstreams.Settings:
             ),
         ),
         (
+            (
+                "loadBalancer: {policy: RING_HASH, ringMinSize: 3, hashBy: [{header: X-User},"
+                " {queryParameter: Q}, {cookie: {name: c, ttl: 0s, path: /}},"
+                " {cookie: {name: d}}, {sourceIp: true}]}"
+            ),
+            upstreams.Settings(
+                load_balancer=upstreams.LoadBalancer(
+                    policy="ring_hash",
+                    ring_min_size=3,
+                    hash_by=(
+                        upstreams.HashKey(kind="header", name="x-user"),
+                        upstreams.HashKey(kind="query_parameter", name="Q"),
+                        upstreams.HashKey(kind="cookie", name="c", ttl_s=0, path="/"),
+                        upstreams.HashKey(kind="cookie", name="d"),
+                        upstreams.HashKey(kind="source_ip"),
+                    ),
+                )
+            ),
+        ),
+        (
+            "loadBalancer: {policy: MAGLEV, maglevTableSize: 7, hashBy: [{sourceIp: true}]}",
+            upstreams.Settings(
+                load_balancer=upstreams.LoadBalancer(
+                    policy="maglev",
+                    maglev_table_size=7,
+                    hash_by=(upstreams.HashKey(kind="source_ip"),),
+                )
+            ),
+        ),
+        (
             "circuitBreaker: {maxConnections: 1, maxRetries: 0}",
             upstreams.Settings(
                 circuit_breaker=upstreams.CircuitBreaker(max_connections=1, max_retries=0)

@@ -170,6 +170,10 @@ class LoadBalancer(_message.Message):
         """One after another."""
         POLICY_RANDOM: LoadBalancer._Policy.ValueType  # 3
         """At random."""
+        POLICY_RING_HASH: LoadBalancer._Policy.ValueType  # 4
+        """By a key of the request: equal keys reach the same endpoint, and most still do when endpoints come and go. Keys lie on a ring."""
+        POLICY_MAGLEV: LoadBalancer._Policy.ValueType  # 5
+        """The same by Maglev's table: faster and more even than a ring, while more keys move when endpoints come and go."""
 
     class Policy(_Policy, metaclass=_PolicyEnumTypeWrapper):
         """The ways to choose."""
@@ -182,28 +186,57 @@ class LoadBalancer(_message.Message):
     """One after another."""
     POLICY_RANDOM: LoadBalancer.Policy.ValueType  # 3
     """At random."""
+    POLICY_RING_HASH: LoadBalancer.Policy.ValueType  # 4
+    """By a key of the request: equal keys reach the same endpoint, and most still do when endpoints come and go. Keys lie on a ring."""
+    POLICY_MAGLEV: LoadBalancer.Policy.ValueType  # 5
+    """The same by Maglev's table: faster and more even than a ring, while more keys move when endpoints come and go."""
 
     POLICY_FIELD_NUMBER: _builtins.int
     MIN_HEALTHY_PERCENT_FIELD_NUMBER: _builtins.int
+    HASH_BY_FIELD_NUMBER: _builtins.int
+    RING_MIN_SIZE_FIELD_NUMBER: _builtins.int
+    MAGLEV_TABLE_SIZE_FIELD_NUMBER: _builtins.int
     policy: Global___LoadBalancer.Policy.ValueType
-    """The way to choose. In YAML `LEAST_REQUEST`, `ROUND_ROBIN` or `RANDOM`. Unset means `LEAST_REQUEST`."""
+    """The way to choose. In YAML `LEAST_REQUEST`, `ROUND_ROBIN`, `RANDOM`, `RING_HASH` or `MAGLEV`. Unset means `LEAST_REQUEST`."""
     min_healthy_percent: _builtins.int
     """When less than this percentage of the endpoints is healthy, all are used, healthy or not. 0 to 100. Unset means 50.
     0 means never: without a healthy endpoint a request gets 503.
     """
+    ring_min_size: _builtins.int
+    """For `RING_HASH`: the least number of places on the ring, which the endpoints share. Unset means 1024. 1 to 8388608."""
+    maglev_table_size: _builtins.int
+    """For `MAGLEV`: the number of entries of the table, a prime number up to 5000011. Unset means 65537."""
+    @_builtins.property
+    def hash_by(self) -> _containers.RepeatedCompositeFieldContainer[Global___HashKey]:
+        """For `RING_HASH` and `MAGLEV`, where it is required: what the key of a request is. The first that the request has counts;
+        one that has none reaches any endpoint. Each destination of a route goes by its own policy's keys.
+        """
+
     def __init__(
         self,
         *,
         policy: Global___LoadBalancer.Policy.ValueType = ...,
         min_healthy_percent: _builtins.int | None = ...,
+        hash_by: _abc.Iterable[Global___HashKey] | None = ...,
+        ring_min_size: _builtins.int | None = ...,
+        maglev_table_size: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_healthy_percent", b"_min_healthy_percent", "min_healthy_percent", b"min_healthy_percent"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_maglev_table_size", b"_maglev_table_size", "_min_healthy_percent", b"_min_healthy_percent", "_ring_min_size", b"_ring_min_size", "maglev_table_size", b"maglev_table_size", "min_healthy_percent", b"min_healthy_percent", "ring_min_size", b"ring_min_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_healthy_percent", b"_min_healthy_percent", "min_healthy_percent", b"min_healthy_percent", "policy", b"policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_maglev_table_size", b"_maglev_table_size", "_min_healthy_percent", b"_min_healthy_percent", "_ring_min_size", b"_ring_min_size", "hash_by", b"hash_by", "maglev_table_size", b"maglev_table_size", "min_healthy_percent", b"min_healthy_percent", "policy", b"policy", "ring_min_size", b"ring_min_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__maglev_table_size: _TypeAlias = _typing.Literal["maglev_table_size"]  # noqa: Y015
+    _WhichOneofArgType__maglev_table_size: _TypeAlias = _typing.Literal["_maglev_table_size", b"_maglev_table_size"]  # noqa: Y015
     _WhichOneofReturnType__min_healthy_percent: _TypeAlias = _typing.Literal["min_healthy_percent"]  # noqa: Y015
     _WhichOneofArgType__min_healthy_percent: _TypeAlias = _typing.Literal["_min_healthy_percent", b"_min_healthy_percent"]  # noqa: Y015
+    _WhichOneofReturnType__ring_min_size: _TypeAlias = _typing.Literal["ring_min_size"]  # noqa: Y015
+    _WhichOneofArgType__ring_min_size: _TypeAlias = _typing.Literal["_ring_min_size", b"_ring_min_size"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__maglev_table_size) -> _WhichOneofReturnType__maglev_table_size | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_healthy_percent) -> _WhichOneofReturnType__min_healthy_percent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ring_min_size) -> _WhichOneofReturnType__ring_min_size | None: ...
 
 Global___LoadBalancer: _TypeAlias = LoadBalancer  # noqa: Y015
 
@@ -656,3 +689,75 @@ class Http2Keepalive(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Http2Keepalive: _TypeAlias = Http2Keepalive  # noqa: Y015
+
+@_typing.final
+class HashKey(_message.Message):
+    """What a key may be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    COOKIE_FIELD_NUMBER: _builtins.int
+    QUERY_PARAMETER_FIELD_NUMBER: _builtins.int
+    SOURCE_IP_FIELD_NUMBER: _builtins.int
+    header: _builtins.str
+    """The value of the request header of this name, compared without case. `:path` and `:authority` are there too."""
+    query_parameter: _builtins.str
+    """The value of the query parameter of this name."""
+    source_ip: _builtins.bool
+    """True: the address of the client, as the proxy knows it. At a sidecar that is the application beside it, so all of its requests are alike."""
+    @_builtins.property
+    def cookie(self) -> Global___HashCookie:
+        """The value of a cookie."""
+
+    def __init__(
+        self,
+        *,
+        header: _builtins.str = ...,
+        cookie: Global___HashCookie | None = ...,
+        query_parameter: _builtins.str = ...,
+        source_ip: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cookie", b"cookie", "header", b"header", "key", b"key", "query_parameter", b"query_parameter", "source_ip", b"source_ip"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cookie", b"cookie", "header", b"header", "key", b"key", "query_parameter", b"query_parameter", "source_ip", b"source_ip"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_key: _TypeAlias = _typing.Literal["header", "cookie", "query_parameter", "source_ip"]  # noqa: Y015
+    _WhichOneofArgType_key: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_key) -> _WhichOneofReturnType_key | None: ...
+
+Global___HashKey: _TypeAlias = HashKey  # noqa: Y015
+
+@_typing.final
+class HashCookie(_message.Message):
+    """A cookie."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TTL_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name of the cookie. Required."""
+    path: _builtins.str
+    """Path of a cookie that is set. Begins with `/`. Unset means that the client derives it from the request."""
+    @_builtins.property
+    def ttl(self) -> _duration_pb2.Duration:
+        """When it is set, an answer to a request without the cookie sets one that lives so long; 0 means as long as the client's session.
+        Unset means that no cookie is ever set. In whole seconds.
+        """
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        ttl: _duration_pb2.Duration | None = ...,
+        path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ttl", b"ttl"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "path", b"path", "ttl", b"ttl"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HashCookie: _TypeAlias = HashCookie  # noqa: Y015
