@@ -9,7 +9,8 @@ what differs is sent, what is gone is named.
 from __future__ import annotations
 
 from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
-from pilothouse.xds import framing, resources, streams, type_state, types
+from pilothouse.xds import content as contents
+from pilothouse.xds import framing, requests, resources, streams, type_state, types
 
 _LEAVES = frozenset({types.ENDPOINT.type_url, types.SECRET.type_url})
 
@@ -21,11 +22,11 @@ class DeltaStream(streams.Stream):
         """Take an encoded DeltaDiscoveryRequest.
 
         Raises:
-            streams.ProtocolError: the client broke the protocol.
+            requests.ProtocolError: the client broke the protocol.
         """
-        asked = streams.parse(discovery_pb2.DeltaDiscoveryRequest, request)
-        self._identify(asked.node, given=asked.HasField("node"))
-        state, new = self._state(self._type_of(asked.type_url))
+        asked = requests.parse(discovery_pb2.DeltaDiscoveryRequest, request)
+        self.node = requests.identify(self.node, asked.node, given=asked.HasField("node"))
+        state, new = self._state(asked.type_url)
         if new:
             state.claim(asked.initial_resource_versions)
             if state.type is types.CLUSTER:
@@ -38,6 +39,7 @@ class DeltaStream(streams.Stream):
         )
         everything = state.resubscribed(was_wildcard=was_wildcard)
         state.forced |= must
+        state.told -= must
         if asked.response_nonce and not new:
             events.append(self._answer(state, asked))
         if new or must or everything:
@@ -56,7 +58,7 @@ class DeltaStream(streams.Stream):
 
     def _content(
         self, state: type_state.TypeState, view: resources.Snapshot
-    ) -> resources.Difference | None:
+    ) -> contents.Content | None:
         sent, removed = self._first(state, view) if state.whole else self._later(state, view)
         if not state.type.retracted:
             removed.clear()
@@ -73,9 +75,11 @@ class DeltaStream(streams.Stream):
             # and before clusters go, as by its acknowledgement their users have been asked for.
             said = not state.claimed or state.gone(view)
             empty = state.whole and state.subscription.wildcard and said
-            return resources.Difference() if empty else None
-        return resources.Difference(
-            changed=tuple(sent[name] for name in sorted(sent)), removed=tuple(sorted(removed))
+            return contents.Content() if empty else None
+        return contents.Content(
+            changed=tuple(sent[name] for name in sorted(sent)),
+            removed=tuple(sorted(removed)),
+            missing=self._unknown(state, view, state.forced),
         )
 
     def _first(
@@ -100,7 +104,7 @@ class DeltaStream(streams.Stream):
         return {one.name: one for one in difference.changed}, set(difference.removed)
 
     def _encode(
-        self, *, version: str, type_url: str, nonce: str, content: resources.Difference
+        self, *, version: str, type_url: str, nonce: str, content: contents.Content
     ) -> bytes:
         return framing.delta_response(
             version=version,
@@ -108,6 +112,7 @@ class DeltaStream(streams.Stream):
             nonce=nonce,
             frames=(one.delta_frame for one in content.changed),
             removed=content.removed,
+            errors=contents.errors(type_url, content),
         )
 
     def _warm(self, leaf: type_state.TypeState, name: str) -> None:

@@ -54,18 +54,46 @@ def delta_resource(name: str, version: str, type_url: str, body: bytes, metadata
     return field(2, inner + field(9, metadata) if metadata else inner)
 
 
-def sotw_response(*, version: str, type_url: str, nonce: str, frames: Iterable[bytes]) -> bytes:
-    """DiscoveryResponse: version_info = 1, resources = 2, type_url = 4, nonce = 5."""
+def resource_error(name: str, *, code: int, message: str) -> bytes:
+    """A ResourceError.
+
+    Fields: resource_name = 1 (a ResourceName: name = 1), error_detail = 2 (a google.rpc.Status:
+    code = 1, a varint; message = 2).
+    """
+    status = varint(1 << 3) + varint(code) + field(2, message.encode())
+    return field(1, field(1, name.encode())) + field(2, status)
+
+
+def sotw_response(
+    *,
+    version: str,
+    type_url: str,
+    nonce: str,
+    frames: Iterable[bytes],
+    errors: Iterable[bytes] = (),
+) -> bytes:
+    """DiscoveryResponse.
+
+    Fields: version_info = 1, resources = 2, type_url = 4, nonce = 5, resource_errors = 7.
+    """
     head = field(1, version.encode()) + field(4, type_url.encode()) + field(5, nonce.encode())
-    return b"".join((head, *frames))
+    return b"".join((head, *frames, *(field(7, error) for error in errors)))
 
 
 def delta_response(
-    *, version: str, type_url: str, nonce: str, frames: Iterable[bytes], removed: Iterable[str]
+    *,
+    version: str,
+    type_url: str,
+    nonce: str,
+    frames: Iterable[bytes],
+    removed: Iterable[str],
+    errors: Iterable[bytes] = (),
 ) -> bytes:
     """DeltaDiscoveryResponse.
 
-    Fields: system_version_info = 1, resources = 2, type_url = 4, nonce = 5, removed_resources = 6.
+    Fields: system_version_info = 1, resources = 2, type_url = 4, nonce = 5, removed_resources = 6,
+    resource_errors = 9.
     """
     head = field(1, version.encode()) + field(4, type_url.encode()) + field(5, nonce.encode())
-    return b"".join((head, *frames, *(field(6, name.encode()) for name in removed)))
+    gone = (field(6, name.encode()) for name in removed)
+    return b"".join((head, *frames, *gone, *(field(9, error) for error in errors)))

@@ -2,7 +2,7 @@
 """State of the world: a request lists all names, a response of a whole set all resources.
 
 Clusters and listeners are whole sets, so absence deletes. Of the other types a response holds only
-what changed, and what is missing is met with silence.
+what changed. A name that nobody has is told once, among the errors; later absence means nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
-from pilothouse.xds import framing, resources, streams, type_state
+from pilothouse.xds import content as contents
+from pilothouse.xds import framing, requests, resources, streams, type_state
 
 
 class SotwStream(streams.Stream):
@@ -20,11 +21,11 @@ class SotwStream(streams.Stream):
         """Take an encoded DiscoveryRequest.
 
         Raises:
-            streams.ProtocolError: the client broke the protocol.
+            requests.ProtocolError: the client broke the protocol.
         """
-        asked = streams.parse(discovery_pb2.DiscoveryRequest, request)
-        self._identify(asked.node, given=asked.HasField("node"))
-        state, new = self._state(self._type_of(asked.type_url))
+        asked = requests.parse(discovery_pb2.DiscoveryRequest, request)
+        self.node = requests.identify(self.node, asked.node, given=asked.HasField("node"))
+        state, new = self._state(asked.type_url)
         url = state.type.type_url
         if new:
             state.subscription.replace(asked.resource_names)
@@ -76,23 +77,27 @@ class SotwStream(streams.Stream):
 
     def _content(
         self, state: type_state.TypeState, view: resources.Snapshot
-    ) -> resources.Difference | None:
+    ) -> contents.Content | None:
         if state.type.wildcard:
             if state.whole and self._holds(state, view):
                 return None
             if not state.whole and not state.missing(view):
                 return None
-            return resources.Difference(changed=tuple(state.wanted(view)))
+            missing = self._unknown(state, view, state.subscription.names)
+            return contents.Content(changed=tuple(state.wanted(view)), missing=missing)
         changed = state.wanted(view) if state.whole else state.missing(view).changed
         named = {one.name: one for one in changed}
         for name in state.forced - named.keys():
             resource = view.get(state.type.type_url, name)
             if resource is not None and state.subscription.covers(name):
                 named[name] = resource
-        if not named:
-            # Nothing can be said of what is missing; once it exists it is a change.
+        asked = state.subscription.names if state.whole else state.forced
+        missing = self._unknown(state, view, asked)
+        if not named and not missing:
             return None
-        return resources.Difference(changed=tuple(named[name] for name in sorted(named)))
+        return contents.Content(
+            changed=tuple(named[name] for name in sorted(named)), missing=missing
+        )
 
     def _holds(self, state: type_state.TypeState, view: resources.Snapshot) -> bool:
         """True if the client said that it holds the whole of this view already."""
@@ -100,10 +105,16 @@ class SotwStream(streams.Stream):
         return pure and state.claimed.get("") == view.version(state.type.type_url)
 
     def _encode(
-        self, *, version: str, type_url: str, nonce: str, content: resources.Difference
+        self, *, version: str, type_url: str, nonce: str, content: contents.Content
     ) -> bytes:
         frames = (one.sotw_frame for one in content.changed)
-        return framing.sotw_response(version=version, type_url=type_url, nonce=nonce, frames=frames)
+        return framing.sotw_response(
+            version=version,
+            type_url=type_url,
+            nonce=nonce,
+            frames=frames,
+            errors=contents.errors(type_url, content),
+        )
 
     def _warm(self, leaf: type_state.TypeState, name: str) -> None:
         leaf.rewarm.add(name)

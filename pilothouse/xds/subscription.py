@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 WILDCARD = "*"
-_NOBODY = ""
+NOBODY = ""
 """What some clients name to ask for nothing any more."""
 
 
@@ -42,8 +42,8 @@ class Subscription:
             return set()
         self._named = True
         self.wildcard = WILDCARD in wanted
-        added = wanted - self.names - {WILDCARD, _NOBODY}
-        self.names = wanted - {WILDCARD, _NOBODY}
+        added = wanted - self.names - {WILDCARD, NOBODY}
+        self.names = wanted - {WILDCARD, NOBODY}
         return added
 
     def change(self, *, add: Iterable[str], remove: Iterable[str], first: bool) -> set[str]:

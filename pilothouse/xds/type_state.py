@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping
 
-from pilothouse.xds import resources, subscription, types
+from pilothouse.xds import content, resources, subscription, types
 
 
 class TypeState:
@@ -37,6 +37,7 @@ class TypeState:
         "sent",
         "sent_version",
         "subscription",
+        "told",
         "type",
         "whole",
     )
@@ -65,6 +66,8 @@ class TypeState:
         """Names of whole sets that the client claimed, until it is told which of them are gone."""
         self.forced: set[str] = set()
         """Names to be answered whatever was sent before."""
+        self.told: set[str] = set()
+        """Names that the client knows to be missing."""
         self.rewarm: set[str] = set()
         """Names that a changed resource refers to, and that were not sent since it was."""
         self.crossed = False
@@ -150,6 +153,17 @@ class TypeState:
             changed=tuple(changed[name] for name in sorted(changed)), removed=tuple(sorted(removed))
         )
 
+    def unknown(self, view: resources.Snapshot, asked: Iterable[str]) -> tuple[str, ...]:
+        """The names among those asked for that are not there, and were not said to be so."""
+        if not self.type.known:
+            return ()
+        self.told &= self.subscription.names
+        return tuple(
+            name
+            for name in sorted(self.subscription.names.intersection(asked) - self.told)
+            if name != subscription.NOBODY and view.get(self.type.type_url, name) is None
+        )
+
     def resubscribed(self, *, was_wildcard: bool) -> bool:
         """Take note that the subscription changed; return whether all of it must be answered."""
         if self.doubt:
@@ -163,9 +177,12 @@ class TypeState:
             return True
         return False
 
-    def write(self, view: resources.Snapshot, version: str, names: Iterable[str]) -> None:
-        """Note that a response about these names of a view is being written."""
-        self.sent = frozenset(names)
+    def write(self, view: resources.Snapshot, version: str, said: content.Content) -> None:
+        """Note that a response with this content of a view is being written."""
+        found = [one.name for one in said.changed]
+        self.sent = frozenset((*found, *said.removed, *said.missing))
+        self.told.difference_update(found)
+        self.told.update(said.missing)
         self.partial = self.stuck(view) and not (self.whole or self.doubt <= self.sent)
         self.number += 1
         self.nonce = f"{self.type.short}-{self.number}"

@@ -33,6 +33,8 @@ class ResourceType:
     """False: that a resource is gone is said to those who ask for it, and not pushed: the client
     drops it with its last user, and may refuse or misuse the news before
     (envoyproxy/envoy#24373, #32823)."""
+    known: bool = True
+    """False for what is in no table: nothing is said of its resources."""
 
 
 def _envoy(
@@ -91,5 +93,7 @@ CONFIG = (MESH_CONFIG, EXTERNAL_SERVICE, MESH_GATEWAY, DESTINATION_POLICY, ROUTE
 
 def of(type_url: str, types: Mapping[str, ResourceType] = BY_URL) -> ResourceType:
     """The row of a type; one that is not in the table is a leaf that goes last."""
-    known = types.get(type_url)
-    return known or ResourceType(type_url=type_url, short=type_url.rpartition(".")[2], order=1000)
+    row = types.get(type_url)
+    return row or ResourceType(
+        type_url=type_url, short=type_url.rpartition(".")[2], order=1000, known=False
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
 from pilothouse.xds import delta, resources, sotw, streams, types
@@ -35,6 +35,8 @@ class Reply:
     removed: tuple[str, ...] = ()
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Name to version; delta alone says."""
+    errors: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
+    """Name to code and words, of what cannot be had."""
 
 
 def resource(
@@ -115,6 +117,7 @@ class Peer(abc.ABC):
                 response.resources,
                 response.removed,
             )
+            assert len(reply.errors) == response.missing
             self.nonces[reply.type_url] = reply.nonce
             replies.append(reply)
         return replies
@@ -201,6 +204,7 @@ class SotwPeer(Peer):
             nonce=message.nonce,
             version=message.version_info,
             resources=dict(named),
+            errors=_errors(message.resource_errors, dict(named)),
         )
 
 
@@ -262,7 +266,18 @@ class DeltaPeer(Peer):
             resources={name: one.resource.value for name, one in named.items()},
             removed=tuple(message.removed_resources),
             versions={name: one.version for name, one in named.items()},
+            errors=_errors(message.resource_errors, named),
         )
+
+
+def _errors(
+    told: Iterable[discovery_pb2.ResourceError], sent: Collection[str]
+) -> dict[str, tuple[int, str]]:
+    found = {
+        one.resource_name.name: (one.error_detail.code, one.error_detail.message) for one in told
+    }
+    assert not found.keys() & set(sent), "a resource that is sent, and is said not to be there"
+    return found
 
 
 def connect(variant: str, *, default_type: str | None = None) -> Peer:

@@ -24,7 +24,7 @@ import structlog
 
 from pilothouse.adapters.rpc import services, serving, trace_metadata
 from pilothouse.api.envoy.config.core.v3 import base_pb2
-from pilothouse.xds import delta, framing, resources, sotw, streams
+from pilothouse.xds import delta, framing, requests, resources, sotw, streams
 
 _LOG = structlog.get_logger(__name__)
 
@@ -237,7 +237,7 @@ class _Call:
                 self._host.opened(session)
             if session.ending is None:
                 self._host.events(session, events)
-        except streams.ProtocolError as error:
+        except requests.ProtocolError as error:
             _LOG.warning("protocol broken", peer=session.peer, node=_id(session), reason=str(error))
             session.end(grpc.StatusCode[error.code], str(error))
         except Exception:  # noqa: BLE001 - a mistake of ours costs this stream, and is told

@@ -98,18 +98,6 @@ def test_p36_a_missing_name_is_removed_at_once_and_stays_subscribed_in_delta(kin
     assert peer.settle()[0].resources == {"a": body("a")}
 
 
-@pytest.mark.parametrize("kind", [EDS, RDS, SDS])
-def test_p37_a_missing_name_is_silence_in_state_of_the_world(kind):
-    """And sent once it exists."""
-    peer = xds_peer.connect("sotw")
-    peer.stream.update(snapshot())
-    peer.ask(kind, "a")
-    assert peer.read() == []
-    assert peer.stream.in_sync
-    peer.stream.update(snapshot(resource(kind, "a")))
-    assert peer.settle()[0].resources == {"a": body("a")}
-
-
 @pytest.mark.parametrize("kind", [CDS, LDS])
 def test_p37_a_missing_name_of_a_whole_set_is_answered_with_the_rest(kind):
     """Possibly with nothing, so that the client goes on."""

@@ -8,6 +8,7 @@ from google.protobuf import any_pb2
 
 from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
 from pilothouse.api.envoy.config.core.v3 import base_pb2
+from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
 from pilothouse.xds import framing
 from tests.support.xds_peer import CDS
 
@@ -74,3 +75,22 @@ def test_delta_resource_and_response(with_metadata):
     assert (one.metadata is not None) == with_metadata
     if with_metadata:
         assert list(one.metadata.filter_metadata) == ["trace"]
+
+
+def test_resource_errors_in_both_variants():
+    """A name, a code and words arrive, beside the resources (read by protobuf's own runtime)."""
+    error = framing.resource_error(NAME, code=300, message="réviews is gone")
+    frame = framing.sotw_resource(CDS, BODY)
+    sotw = discovery_pb2.DiscoveryResponse.FromString(
+        framing.sotw_response(version="v", type_url=CDS, nonce="n", frames=[frame], errors=[error])
+    )
+    delta = discovery_pb2.DeltaDiscoveryResponse.FromString(
+        framing.delta_response(
+            version="v", type_url=CDS, nonce="n", frames=[], removed=["x"], errors=[error, error]
+        )
+    )
+    assert (len(sotw.resources), list(delta.removed_resources)) == (1, ["x"])
+    for told in (*sotw.resource_errors, *delta.resource_errors):
+        assert told.resource_name.name == NAME
+        assert (told.error_detail.code, told.error_detail.message) == (300, "réviews is gone")
+    assert (len(sotw.resource_errors), len(delta.resource_errors)) == (1, 2)

@@ -4,7 +4,7 @@
 import pytest
 
 from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
-from pilothouse.xds import delta, resources, sotw, streams
+from pilothouse.xds import delta, requests, resources, sotw, streams
 from tests.support import xds_peer
 from tests.support.xds_peer import CDS, EDS, LDS, RDS, body, cluster, resource
 
@@ -40,7 +40,7 @@ def test_p1_the_node_is_kept_from_the_first_request(variant):
 def test_p2_a_first_request_without_a_node_is_an_error(variant):
     """Nobody is served who does not say who it is."""
     stream = REQUESTS[variant][0]()
-    with pytest.raises(streams.ProtocolError) as caught:
+    with pytest.raises(requests.ProtocolError) as caught:
         _receive(variant, stream, type_url=CDS)
     assert caught.value.code == "INVALID_ARGUMENT"
 
@@ -50,7 +50,7 @@ def test_p2_another_node_later_is_an_error(variant):
     stream = REQUESTS[variant][0]()
     _receive(variant, stream, type_url=CDS, node_id="a")
     _receive(variant, stream, type_url=LDS, node_id="a")
-    with pytest.raises(streams.ProtocolError) as caught:
+    with pytest.raises(requests.ProtocolError) as caught:
         _receive(variant, stream, type_url=EDS, node_id="b")
     assert caught.value.code == "INVALID_ARGUMENT"
 
@@ -58,7 +58,7 @@ def test_p2_another_node_later_is_an_error(variant):
 def test_p3_an_aggregated_stream_needs_the_type(variant):
     """On ADS an empty type URL says nothing."""
     stream = REQUESTS[variant][0]()
-    with pytest.raises(streams.ProtocolError) as caught:
+    with pytest.raises(requests.ProtocolError) as caught:
         _receive(variant, stream, node_id="a")
     assert caught.value.code == "INVALID_ARGUMENT"
 
@@ -67,14 +67,14 @@ def test_p3_a_stream_of_one_type_knows_its_type(variant):
     """An empty type URL means the service's; another one is refused."""
     stream = REQUESTS[variant][0](default_type=CDS)
     assert _receive(variant, stream, node_id="a") == (streams.Subscribed(type_url=CDS),)
-    with pytest.raises(streams.ProtocolError) as caught:
+    with pytest.raises(requests.ProtocolError) as caught:
         _receive(variant, stream, type_url=LDS)
     assert caught.value.code == "INVALID_ARGUMENT"
 
 
 def test_what_is_no_request_is_an_error(variant):
     """Bytes that cannot be decoded end the stream."""
-    with pytest.raises(streams.ProtocolError) as caught:
+    with pytest.raises(requests.ProtocolError) as caught:
         REQUESTS[variant][0]().receive(b"\xff\xff")
     assert caught.value.code == "INVALID_ARGUMENT"
 
