@@ -105,10 +105,14 @@ def only_adds(current: resources.Snapshot, step: resources.Snapshot) -> bool:
     It takes nothing away, and listeners and routes stay.
     """
     return not (
-        any(resources.diff(current, step, url) for url in _UPPER)
-        or resources.diff(current, step, _CLUSTER).removed
-        or _loses_leaves(current, step)
+        any(resources.diff(current, step, url) for url in _UPPER) or takes_away(current, step)
     )
+
+
+def takes_away(current: resources.Snapshot, step: resources.Snapshot) -> bool:
+    """True if a step lacks something that listeners and routes of before may use."""
+    removed = resources.diff(current, step, _CLUSTER).removed
+    return bool(removed) or _loses_leaves(current, step)
 
 
 def _intermediate(
