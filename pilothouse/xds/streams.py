@@ -25,23 +25,10 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
-
-from google.protobuf import message
 
 from pilothouse.api.envoy.config.core.v3 import base_pb2
-from pilothouse.xds import resources, transition, type_state, types
-
-_T = TypeVar("_T", bound=message.Message)
-
-
-class ProtocolError(Exception):
-    """The client broke the protocol; the stream must end with this gRPC status."""
-
-    def __init__(self, code: str, text: str) -> None:
-        """``code`` is the name of a gRPC status code."""
-        super().__init__(text)
-        self.code = code
+from pilothouse.xds import content as contents
+from pilothouse.xds import requests, resources, transition, type_state, types
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +77,8 @@ class Response:
     """The encoded DiscoveryResponse or DeltaDiscoveryResponse."""
     resources: int
     removed: int = 0
+    missing: int = 0
+    """Names that are told to be missing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +113,7 @@ class Stream(abc.ABC):
         self._table = table
         self._default_type = default_type
         self._states: dict[str, type_state.TypeState] = {}
-        self._dirty: dict[str, resources.Difference] = {}
+        self._dirty: dict[str, contents.Content] = {}
         """What the next response of a type must hold, for types that have something to say."""
         self._settled = resources.Snapshot.EMPTY
         self._waiting: set[str] = set()
@@ -141,7 +130,7 @@ class Stream(abc.ABC):
         """Take an encoded request.
 
         Raises:
-            ProtocolError: the client broke the protocol.
+            requests.ProtocolError: the client broke the protocol.
         """
 
     def update(self, snapshot: resources.Snapshot) -> None:
@@ -192,18 +181,27 @@ class Stream(abc.ABC):
     @abc.abstractmethod
     def _content(
         self, state: type_state.TypeState, view: resources.Snapshot
-    ) -> resources.Difference | None:
+    ) -> contents.Content | None:
         """What the next response of a type must hold, possibly nothing; None for no response."""
 
     @abc.abstractmethod
     def _encode(
-        self, *, version: str, type_url: str, nonce: str, content: resources.Difference
+        self, *, version: str, type_url: str, nonce: str, content: contents.Content
     ) -> bytes:
         """The response of this variant."""
 
     @abc.abstractmethod
     def _warm(self, leaf: type_state.TypeState, name: str) -> None:
         """Take note that a resource was written that refers to this one, and is new or changed."""
+
+    def _unknown(
+        self, state: type_state.TypeState, view: resources.Snapshot, asked: Iterable[str]
+    ) -> tuple[str, ...]:
+        """The names to be told that they are missing: neither there now nor on the way."""
+        names = state.unknown(view, asked)
+        if self.target is None or view is self.target:
+            return names
+        return tuple(one for one in names if self.target.get(state.type.type_url, one) is None)
 
     def _order(self, url: str) -> tuple[int, str]:
         return self._states[url].type.order, url
@@ -332,14 +330,13 @@ class Stream(abc.ABC):
     def _owes(self, state: type_state.TypeState) -> bool:
         return state.outstanding or state.refused is not None or state.type.type_url in self._dirty
 
-    def _write(self, state: type_state.TypeState, content: resources.Difference) -> Response:
+    def _write(self, state: type_state.TypeState, content: contents.Content) -> Response:
         """Build the next response of a type."""
         url, view = state.type.type_url, self.current
         parents = any(one.references for one in content.changed)
         fresh = state.missing(view).changed if parents and state.answered else content.changed
         version = view.version(url)
-        names = [one.name for one in content.changed]
-        state.write(view, version, [*names, *content.removed])
+        state.write(view, version, content)
         if parents:
             self._warm_leaves(fresh)
         return Response(
@@ -347,8 +344,9 @@ class Stream(abc.ABC):
             nonce=state.nonce,
             version=version,
             body=self._encode(version=version, type_url=url, nonce=state.nonce, content=content),
-            resources=len(names),
+            resources=len(content.changed),
             removed=len(content.removed),
+            missing=len(content.missing),
         )
 
     def _warm_leaves(self, parents: Iterable[resources.Resource]) -> None:
@@ -360,35 +358,12 @@ class Stream(abc.ABC):
                     self._warm(leaf, name)
 
     def _state(self, type_url: str) -> tuple[type_state.TypeState, bool]:
-        """The state of a type, and whether it is new."""
+        """The state of the type that a request is about, and whether it is new."""
+        type_url = requests.type_of(type_url, default=self._default_type)
         new = type_url not in self._states
         if new:
             self._states[type_url] = type_state.TypeState(types.of(type_url, self._table))
         return self._states[type_url], new
-
-    def _type_of(self, type_url: str) -> str:
-        if self._default_type is None:
-            if not type_url:
-                raise ProtocolError(
-                    "INVALID_ARGUMENT", "type_url is required on an aggregated stream"
-                )
-            return type_url
-        if type_url not in ("", self._default_type):
-            text = f"type_url is {type_url}, but this stream serves {self._default_type}"
-            raise ProtocolError("INVALID_ARGUMENT", text)
-        return self._default_type
-
-    def _identify(self, node: base_pb2.Node, *, given: bool) -> None:
-        if self.node is None:
-            if not node.id:
-                raise ProtocolError(
-                    "INVALID_ARGUMENT", "the first request must carry a node with an id"
-                )
-            self.node = base_pb2.Node()
-            self.node.CopyFrom(node)
-        elif given and node.id != self.node.id:
-            text = f"the node changed from {self.node.id} to {node.id}"
-            raise ProtocolError("INVALID_ARGUMENT", text)
 
     def _answered(self, state: type_state.TypeState, refusal: str | None) -> Acked | Nacked:
         """Take the client's answer to the newest response of a type."""
@@ -402,17 +377,3 @@ class Stream(abc.ABC):
             # The way to the target may have gone on from what is refused now.
             self._route()
         return Nacked(type_url=url, nonce=nonce, message=refusal)
-
-
-def parse(kind: type[_T], request: bytes) -> _T:
-    """Decode a request.
-
-    Raises:
-        ProtocolError: it is no such message.
-    """
-    try:
-        return kind.FromString(request)
-    except message.DecodeError as error:
-        raise ProtocolError(
-            "INVALID_ARGUMENT", f"not a {kind.DESCRIPTOR.full_name}: {error}"
-        ) from error
