@@ -10,6 +10,11 @@ from pilothouse.config import checks, ranges, scalars, syntax
 
 _RING_HASH = destination_policy_pb2.LoadBalancer.POLICY_RING_HASH
 _MAGLEV = destination_policy_pb2.LoadBalancer.POLICY_MAGLEV
+_WARMING = (
+    destination_policy_pb2.LoadBalancer.POLICY_UNSPECIFIED,
+    destination_policy_pb2.LoadBalancer.POLICY_LEAST_REQUEST,
+    destination_policy_pb2.LoadBalancer.POLICY_ROUND_ROBIN,
+)
 _MAX_RING = 8_388_608
 _MAX_TABLE = 5_000_011
 
@@ -38,6 +43,22 @@ def check(where: str, section: destination_policy_pb2.LoadBalancer) -> checks.Fo
         if size > _MAX_TABLE or not _is_prime(size):
             wrong = f"must be a prime number of at most {_MAX_TABLE}, is {size}"
             yield from checks.broken(at, wrong)
+    if section.HasField("warmup"):
+        yield from _warmup(f"{where}.warmup", section)
+
+
+def _warmup(where: str, section: destination_policy_pb2.LoadBalancer) -> checks.Found:
+    if section.policy not in _WARMING:
+        needless = "must not be set unless the policy is LEAST_REQUEST or ROUND_ROBIN"
+        yield from checks.broken(where, needless)
+    warmup = section.warmup
+    if not warmup.HasField("duration"):
+        yield from checks.broken(f"{where}.duration", "is required")
+    yield from ranges.times(where, warmup, "duration")
+    yield from ranges.percent(where, warmup, "min_percent", least=1)
+    if warmup.HasField("aggression") and not 0 < warmup.aggression < math.inf:
+        wrong = f"must be greater than 0, is {warmup.aggression:g}"
+        yield from checks.broken(f"{where}.aggression", wrong)
 
 
 def _hash_key(where: str, one: destination_policy_pb2.HashKey) -> checks.Found:

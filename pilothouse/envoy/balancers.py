@@ -26,8 +26,12 @@ def fill(made: cluster_pb2.Cluster, section: upstreams.LoadBalancer) -> None:
     match section.policy:
         case "least_request":
             made.lb_policy = cluster_pb2.Cluster.LEAST_REQUEST
+            if section.warmup is not None:
+                _fill_warmup(made.least_request_lb_config.slow_start_config, section.warmup)
         case "round_robin":
             made.lb_policy = cluster_pb2.Cluster.ROUND_ROBIN
+            if section.warmup is not None:
+                _fill_warmup(made.round_robin_lb_config.slow_start_config, section.warmup)
         case "random":
             made.lb_policy = cluster_pb2.Cluster.RANDOM
         case "ring_hash":
@@ -40,6 +44,14 @@ def fill(made: cluster_pb2.Cluster, section: upstreams.LoadBalancer) -> None:
             assert_never(section.policy)
     if section.min_healthy_percent != _DEFAULT_MIN_HEALTHY:
         made.common_lb_config.healthy_panic_threshold.value = section.min_healthy_percent
+
+
+def _fill_warmup(made: cluster_pb2.Cluster.SlowStartConfig, warmup: upstreams.Warmup) -> None:
+    made.slow_start_window.CopyFrom(wire.duration(warmup.duration_ms))
+    made.min_weight_percent.value = warmup.min_percent
+    if warmup.aggression != 1:
+        made.aggression.default_value = warmup.aggression
+        made.aggression.runtime_key = "pilothouse.warmup.aggression"  # Envoy wants one
 
 
 def _add(made: cluster_pb2.Cluster, name: str, policy: message.Message) -> None:

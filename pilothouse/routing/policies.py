@@ -60,6 +60,8 @@ def _load_balancer(section: destination_policy_pb2.LoadBalancer) -> upstreams.Lo
         "policy": _BALANCERS[section.policy],
         "hash_by": tuple(_hash_key(one) for one in section.hash_by),
     }
+    if "warmup" in given:
+        given["warmup"] = upstreams.Warmup(**_given(section.warmup))
     return upstreams.LoadBalancer(**given)
 
 

@@ -29,6 +29,15 @@ class HashKey:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Warmup:
+    """How the share of a new endpoint grows."""
+
+    duration_ms: int
+    min_percent: int = 10
+    aggression: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LoadBalancer:
     """Which endpoint gets the next request."""
 
@@ -39,6 +48,8 @@ class LoadBalancer:
     """In the order in which they count; not empty for ``ring_hash`` and ``maglev``."""
     ring_min_size: int = 1024
     maglev_table_size: int = 65_537
+    warmup: Warmup | None = None
+    """None with every policy but ``least_request`` and ``round_robin``."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -276,7 +276,9 @@ def _policies() -> plan.ProxyPlan:
                     key=key("reviews", scope="shop"),
                     settings=upstreams.Settings(
                         connect_timeout_ms=250,
-                        load_balancer=upstreams.LoadBalancer(policy="round_robin"),
+                        load_balancer=upstreams.LoadBalancer(
+                            policy="round_robin", warmup=upstreams.Warmup(duration_ms=1500)
+                        ),
                         circuit_breaker=upstreams.CircuitBreaker(
                             max_connections=10,
                             max_pending_requests=0,
@@ -326,7 +328,16 @@ def _policies() -> plan.ProxyPlan:
                     )
                     for policy in HASHING
                 ),
-                static(key("legacy", 81, external=True), 81, 82),
+                static(
+                    key("legacy", 81, external=True),
+                    81,
+                    82,
+                    settings=upstreams.Settings(
+                        load_balancer=upstreams.LoadBalancer(
+                            warmup=upstreams.Warmup(duration_ms=1, aggression=2.5)
+                        )
+                    ),
+                ),
                 plan.Cluster(key=key("nowhere", external=True), resolution="static"),
             ),
             endpoints=(

@@ -24,6 +24,8 @@ def broken(spec: str) -> list[str]:
             " {cookie: {name: c, ttl: 0s, path: /}}]}"
         ),
         "loadBalancer: {policy: MAGLEV, maglevTableSize: 5000011, hashBy: [{sourceIp: true}]}",
+        "loadBalancer: {warmup: {duration: 1ms, minPercent: 100, aggression: 0.5}}",
+        "loadBalancer: {policy: ROUND_ROBIN, warmup: {duration: 1h}}",
         "outlierDetection: {}",
         "outlierDetection: {consecutive5xx: 0}",
         (
@@ -110,6 +112,25 @@ def test_what_is_right_is_accepted(spec: str):
                     "spec.loadBalancer.maglevTableSize: must be a prime number of at most 5000011,"
                     " is 9"
                 ),
+            ],
+        ),
+        (
+            "loadBalancer: {warmup: {minPercent: 0, aggression: 0}}",
+            [
+                "spec.loadBalancer.warmup.duration: is required",
+                "spec.loadBalancer.warmup.minPercent: must be from 1 to 100, is 0",
+                "spec.loadBalancer.warmup.aggression: must be greater than 0, is 0",
+            ],
+        ),
+        (
+            "loadBalancer: {policy: RANDOM, warmup: {duration: 0s, aggression: -1}}",
+            [
+                (
+                    "spec.loadBalancer.warmup: must not be set unless the policy is LEAST_REQUEST"
+                    " or ROUND_ROBIN"
+                ),
+                "spec.loadBalancer.warmup.duration: must be greater than 0s",
+                "spec.loadBalancer.warmup.aggression: must be greater than 0, is -1",
             ],
         ),
         (

@@ -58,6 +58,14 @@ def settings(*specs: str) -> upstreams.Settings:
             ),
         ),
         (
+            "loadBalancer: {warmup: {duration: 1m, aggression: 2}}",
+            upstreams.Settings(
+                load_balancer=upstreams.LoadBalancer(
+                    warmup=upstreams.Warmup(duration_ms=60_000, min_percent=10, aggression=2.0)
+                )
+            ),
+        ),
+        (
             "circuitBreaker: {maxConnections: 1, maxRetries: 0}",
             upstreams.Settings(
                 circuit_breaker=upstreams.CircuitBreaker(max_connections=1, max_retries=0)

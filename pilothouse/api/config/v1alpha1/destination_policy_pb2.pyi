@@ -196,6 +196,7 @@ class LoadBalancer(_message.Message):
     HASH_BY_FIELD_NUMBER: _builtins.int
     RING_MIN_SIZE_FIELD_NUMBER: _builtins.int
     MAGLEV_TABLE_SIZE_FIELD_NUMBER: _builtins.int
+    WARMUP_FIELD_NUMBER: _builtins.int
     policy: Global___LoadBalancer.Policy.ValueType
     """The way to choose. In YAML `LEAST_REQUEST`, `ROUND_ROBIN`, `RANDOM`, `RING_HASH` or `MAGLEV`. Unset means `LEAST_REQUEST`."""
     min_healthy_percent: _builtins.int
@@ -212,6 +213,12 @@ class LoadBalancer(_message.Message):
         one that has none reaches any endpoint. Each destination of a route goes by its own policy's keys.
         """
 
+    @_builtins.property
+    def warmup(self) -> Global___Warmup:
+        """For `LEAST_REQUEST` and `ROUND_ROBIN`: a new endpoint, or one that is healthy again, gets its share of requests little by little.
+        Unset means at once.
+        """
+
     def __init__(
         self,
         *,
@@ -220,10 +227,11 @@ class LoadBalancer(_message.Message):
         hash_by: _abc.Iterable[Global___HashKey] | None = ...,
         ring_min_size: _builtins.int | None = ...,
         maglev_table_size: _builtins.int | None = ...,
+        warmup: Global___Warmup | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_maglev_table_size", b"_maglev_table_size", "_min_healthy_percent", b"_min_healthy_percent", "_ring_min_size", b"_ring_min_size", "maglev_table_size", b"maglev_table_size", "min_healthy_percent", b"min_healthy_percent", "ring_min_size", b"ring_min_size"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_maglev_table_size", b"_maglev_table_size", "_min_healthy_percent", b"_min_healthy_percent", "_ring_min_size", b"_ring_min_size", "maglev_table_size", b"maglev_table_size", "min_healthy_percent", b"min_healthy_percent", "ring_min_size", b"ring_min_size", "warmup", b"warmup"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_maglev_table_size", b"_maglev_table_size", "_min_healthy_percent", b"_min_healthy_percent", "_ring_min_size", b"_ring_min_size", "hash_by", b"hash_by", "maglev_table_size", b"maglev_table_size", "min_healthy_percent", b"min_healthy_percent", "policy", b"policy", "ring_min_size", b"ring_min_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_maglev_table_size", b"_maglev_table_size", "_min_healthy_percent", b"_min_healthy_percent", "_ring_min_size", b"_ring_min_size", "hash_by", b"hash_by", "maglev_table_size", b"maglev_table_size", "min_healthy_percent", b"min_healthy_percent", "policy", b"policy", "ring_min_size", b"ring_min_size", "warmup", b"warmup"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__maglev_table_size: _TypeAlias = _typing.Literal["maglev_table_size"]  # noqa: Y015
     _WhichOneofArgType__maglev_table_size: _TypeAlias = _typing.Literal["_maglev_table_size", b"_maglev_table_size"]  # noqa: Y015
@@ -761,3 +769,42 @@ class HashCookie(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HashCookie: _TypeAlias = HashCookie  # noqa: Y015
+
+@_typing.final
+class Warmup(_message.Message):
+    """How the share of a new endpoint grows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DURATION_FIELD_NUMBER: _builtins.int
+    MIN_PERCENT_FIELD_NUMBER: _builtins.int
+    AGGRESSION_FIELD_NUMBER: _builtins.int
+    min_percent: _builtins.int
+    """The share that it begins with, in percent of the whole one. 1 to 100. Unset means 10."""
+    aggression: _builtins.float
+    """How the share grows: 1 evenly, more than 1 fast first and slow later, less than 1 the other way round. Unset means 1. Greater than 0."""
+    @_builtins.property
+    def duration(self) -> _duration_pb2.Duration:
+        """Time until it has its whole share, in whole milliseconds. Required. Greater than 0."""
+
+    def __init__(
+        self,
+        *,
+        duration: _duration_pb2.Duration | None = ...,
+        min_percent: _builtins.int | None = ...,
+        aggression: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_aggression", b"_aggression", "_min_percent", b"_min_percent", "aggression", b"aggression", "duration", b"duration", "min_percent", b"min_percent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_aggression", b"_aggression", "_min_percent", b"_min_percent", "aggression", b"aggression", "duration", b"duration", "min_percent", b"min_percent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__aggression: _TypeAlias = _typing.Literal["aggression"]  # noqa: Y015
+    _WhichOneofArgType__aggression: _TypeAlias = _typing.Literal["_aggression", b"_aggression"]  # noqa: Y015
+    _WhichOneofReturnType__min_percent: _TypeAlias = _typing.Literal["min_percent"]  # noqa: Y015
+    _WhichOneofArgType__min_percent: _TypeAlias = _typing.Literal["_min_percent", b"_min_percent"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__aggression) -> _WhichOneofReturnType__aggression | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_percent) -> _WhichOneofReturnType__min_percent | None: ...
+
+Global___Warmup: _TypeAlias = Warmup  # noqa: Y015
