@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 
 from pilothouse.api.status.v1alpha1 import status_service_pb2, status_service_pb2_grpc
-from pilothouse.cli import envoy_admin, output, traffic
+from pilothouse.cli import envoy_admin, output, stopping, traffic
 from pilothouse.cli.local import errors, mesh, sources
 
 HOST = "shop.example.com"
@@ -92,23 +92,36 @@ async def run(samples: pathlib.Path, *, say: Callable[[str], None]) -> Report:
     """Run the whole demo.
 
     Raises:
-        errors.MeshError: the mesh could not be started, or a part of it ended.
+        errors.MeshError: the mesh could not be started, a part of it ended, or a signal came.
+        process.EnvoyNotFoundError: there is no Envoy.
     """
     _require_known(samples)
+    with stopping.signals() as stop:
+        working = asyncio.create_task(_run(samples, say), name="demo")
+        if await _first((working, asyncio.create_task(stop.wait(), name="stop"))) is not working:
+            raise errors.MeshError("stopped before it was done")
+        return await working
+
+
+async def _run(samples: pathlib.Path, say: Callable[[str], None]) -> Report:
     with tempfile.TemporaryDirectory(prefix="pilothouse-demo-") as scratch:
         folder = _copy(samples, pathlib.Path(scratch))
         async with mesh.running(folder, say=say) as shop:
-            watching = asyncio.create_task(shop.watch(), name="watch")
             showing = asyncio.create_task(_show(shop, folder, say), name="show")
-            try:
-                await asyncio.wait((watching, showing), return_when=asyncio.FIRST_COMPLETED)
-                if watching.done():
-                    await watching
-                return await showing
-            finally:
-                watching.cancel()
-                showing.cancel()
-                await asyncio.wait((watching, showing))
+            watching = asyncio.create_task(shop.watch(), name="watch")
+            report: Report = await (await _first((showing, watching)))
+    return report
+
+
+async def _first(tasks: tuple[asyncio.Task[Any], ...]) -> asyncio.Task[Any]:
+    """The task that ends first; the others are cancelled, and have ended too."""
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    return next(task for task in tasks if task in done)
 
 
 def _require_known(samples: pathlib.Path) -> None:

@@ -28,3 +28,13 @@ async def test_the_demo_of_the_sample_shop_finds_everything_as_asked(tmp_path: P
     assert 0 < report["write_to_last_ack_seconds"] < 30
     # It edits a copy.
     assert "weight: 90" in (shop / "routes.yaml").read_text()
+
+
+async def test_a_demo_that_is_stopped_leaves_nothing(tmp_path: Path):
+    shop = local_mesh.sample_shop(tmp_path, "127.9.83.2")
+    async with local_mesh.run("demo", "-f", str(shop), directory=tmp_path) as demo:
+        await demo.said("starting 16 processes")
+        demo.process.terminate()
+        assert await demo.exit() == 1
+        assert "error: stopped before it was done" in demo.errors
+        await demo.nothing_left()
