@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pilothouse.api.config.v1alpha1 import route_rule_pb2
-from pilothouse.config import checks, http_actions, http_matches, syntax
+from pilothouse.config import checks, http_actions, http_matches, syntax, treatments
 
 MAX_PRIORITY = 1_000
 MAX_WEIGHT = 1_000_000
@@ -72,6 +72,7 @@ def _route(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> 
         yield from http_actions.retry(f"{where}.retry", route)
     if route.HasField("rewrite"):
         yield from http_actions.rewrite(f"{where}.rewrite", route)
+    yield from treatments.check(where, route)
 
 
 def _fate(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> checks.Found:
@@ -114,6 +115,7 @@ def _destination(where: str, destination: route_rule_pb2.Destination) -> checks.
     if destination.HasField("port"):
         yield from checks.broken(f"{where}.port", syntax.port(destination.port))
     yield from checks.labels(f"{where}.labels", destination.labels)
+    yield from treatments.both_headers(where, destination)
     if destination.weight > MAX_WEIGHT:
         most = f"must be at most {MAX_WEIGHT}, is {destination.weight}"
         yield from checks.broken(f"{where}.weight", most)

@@ -11,7 +11,7 @@ from google.protobuf import wrappers_pb2
 
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2
 from pilothouse.api.envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
-from pilothouse.envoy import names, rewrites, wire
+from pilothouse.envoy import headers, names, rewrites, wire
 from pilothouse.routing import plan
 
 STREAM_IDLE_TIMEOUT_MS: Final = 300_000
@@ -49,12 +49,13 @@ def fill_forward(
         names.UNRESOLVED if share.cluster is None else names.cluster(share.cluster)
         for share in forward.clusters
     ]
-    if len(clusters) == 1:
+    if len(clusters) == 1 and not headers.changed(forward.clusters[0]):
         made.cluster = clusters[0]
     else:
         for name, share in zip(clusters, forward.clusters, strict=True):
             entry = made.weighted_clusters.clusters.add(name=name)
             entry.weight.value = share.weight
+            headers.fill(entry, share)
     if names.UNRESOLVED in clusters:
         made.cluster_not_found_response_code = (
             route_components_pb2.RouteAction.INTERNAL_SERVER_ERROR

@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, assert_never
 
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2, route_pb2
-from pilothouse.envoy import matches, wire
+from pilothouse.envoy import headers, matches, wire
 from pilothouse.envoy import route_actions as actions
-from pilothouse.routing import plan
+from pilothouse.routing import plan, treatment
 from pilothouse.xds import resources, types
 
 _MAX_BODY: Final = 4096
@@ -45,7 +45,8 @@ def message(
 ) -> route_pb2.RouteConfiguration:
     """The route configuration as one message: for the few who look at it, not for the wire."""
     made = route_pb2.RouteConfiguration(
-        name=configuration.name, ignore_port_in_host_matching=ignore_port
+        name=configuration.name,
+        ignore_port_in_host_matching=ignore_port,
     )
     for host in configuration.virtual_hosts:
         _fill_virtual_host(made.virtual_hosts.add(), host)
@@ -128,6 +129,9 @@ def _fill_route(
 ) -> Collection[str]:
     made.name = route.name
     matches.fill(made.match, route.match)
+    route = headers.pushed_down(route)
+    if route.treatment is not treatment.NOTHING:
+        headers.fill(made, route.treatment)
     # Names the span here. Not propagated: the next proxy names its own, and a host outside is not
     # told our names.
     made.decorator.operation = operation

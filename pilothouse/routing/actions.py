@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from pilothouse.routing import catalogue, parsed, plan, resolving, rules
 
 
@@ -47,19 +49,24 @@ def no_itself(site: catalogue.Site) -> resolving.Unresolved:
 def _shares(
     bound: rules.Bound, route: parsed.RuleRoute, site: catalogue.Site
 ) -> tuple[tuple[plan.WeightedCluster, ...], list[resolving.Unresolved]]:
-    weights: dict[plan.ClusterKey | None, int] = {}
+    weights: dict[plan.WeightedCluster, int] = {}
     missing = []
     for destination in route.destinations:
         if destination.weight == 0:
             continue
         found = resolving.resolve(destination, bound.targets.get(destination.ref), site)
-        key = found if isinstance(found, plan.ClusterKey) else None
         if isinstance(found, resolving.Unresolved):
             missing.append(found)
-        weights[key] = weights.get(key, 0) + destination.weight
-    shares = tuple(
-        plan.WeightedCluster(cluster=key, weight=weight) for key, weight in weights.items()
-    )
+            share = plan.WeightedCluster(cluster=None, weight=0)
+        else:
+            share = plan.WeightedCluster(
+                cluster=found,
+                weight=0,
+                request_headers=destination.request_headers,
+                response_headers=destination.response_headers,
+            )
+        weights[share] = weights.get(share, 0) + destination.weight
+    shares = tuple(dataclasses.replace(share, weight=weight) for share, weight in weights.items())
     return shares, missing
 
 

@@ -49,6 +49,8 @@ class Destination:
     port: int | None
     labels: keys.Labels
     weight: int
+    request_headers: treatment.HeaderChanges
+    response_headers: treatment.HeaderChanges
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ class RuleRoute:
     timeout_ms: int
     retry: plan.Retry | None
     rewrite: treatment.Rewrite | None
+    treatment: treatment.Treatment
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

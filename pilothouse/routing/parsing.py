@@ -15,7 +15,15 @@ from pilothouse.api.config.v1alpha1 import (
 )
 from pilothouse.config import objects
 from pilothouse.model import keys, secrets
-from pilothouse.routing import http_actions, http_matches, names, parsed, policies, readers
+from pilothouse.routing import (
+    http_actions,
+    http_matches,
+    names,
+    parsed,
+    policies,
+    readers,
+    treatments,
+)
 from pilothouse.routing import memo as memory
 
 MESH_CONFIG = keys.ObjectKey("MeshConfig", objects.ROOT_NAMESPACE, "default")
@@ -100,6 +108,7 @@ def _route(
         timeout_ms=readers.milliseconds(route.timeout),
         retry=http_actions.retry(route.retry),
         rewrite=http_actions.rewrite(route),
+        treatment=treatments.treatment(route),
     )
 
 
@@ -112,6 +121,8 @@ def _destination(destination: route_rule_pb2.Destination, *, namespace: str) -> 
         port=destination.port if destination.HasField("port") else None,
         labels=keys.labels(dict(destination.labels)),
         weight=destination.weight if destination.HasField("weight") else 1,
+        request_headers=treatments.headers(destination.request_headers),
+        response_headers=treatments.headers(destination.response_headers),
     )
 
 

@@ -138,6 +138,8 @@ class WeightedCluster:
 
     cluster: ClusterKey | None
     weight: int
+    request_headers: treatment.HeaderChanges = treatment.UNCHANGED
+    response_headers: treatment.HeaderChanges = treatment.UNCHANGED
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +197,7 @@ class Route:
     explain."""
     match: RouteMatch
     action: Action
+    treatment: treatment.Treatment = treatment.NOTHING
     origins: Origins = ()
 
 

@@ -133,7 +133,11 @@ def _compile(
                 position,
             )
             planned = plan.Route(
-                name=route.name, match=match.match, action=action, origins=rule.origins
+                name=route.name,
+                match=match.match,
+                action=action,
+                treatment=route.treatment,
+                origins=rule.origins,
             )
             candidates.append(_Candidate(order, tier, rule.key, route.position, position, planned))
     return _Compiled(candidates=tuple(candidates), uses=tuple(used.items()), origins=rule.origins)
@@ -240,9 +244,7 @@ def _rescope(route: plan.Route, scoped: Mapping[plan.ClusterKey, plan.ClusterKey
     clusters = tuple(
         share
         if share.cluster is None
-        else plan.WeightedCluster(
-            cluster=scoped.get(share.cluster, share.cluster), weight=share.weight
-        )
+        else dataclasses.replace(share, cluster=scoped.get(share.cluster, share.cluster))
         for share in route.action.clusters
     )
     return dataclasses.replace(route, action=dataclasses.replace(route.action, clusters=clusters))

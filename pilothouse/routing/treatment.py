@@ -27,3 +27,31 @@ class Rewrite:
     host: str = ""
     destination_host: bool = False
     """The host becomes the name that the endpoint was resolved from, where there is one."""
+
+
+Pairs = tuple[tuple[str, str], ...]
+"""Names in lower case and values, sorted."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderChanges:
+    """First some go, then values are replaced, then values are added."""
+
+    remove: tuple[str, ...] = ()
+    """Lower case, sorted."""
+    set: Pairs = ()
+    add: Pairs = ()
+
+
+UNCHANGED = HeaderChanges()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Treatment:
+    """What a route does with its requests and answers, whatever becomes of them."""
+
+    request_headers: HeaderChanges = UNCHANGED
+    response_headers: HeaderChanges = UNCHANGED
+
+
+NOTHING = Treatment()

@@ -13,6 +13,8 @@ from aiohttp import web
 class Backend:
     """One server. It answers with JSON: its name, and the request's method, path and headers.
 
+    Of several headers with one name ``headers`` has the last, ``all`` has all.
+
     The path says how: ``/hold`` answers after `release`, ``/drop`` reads the request and then cuts
     the connection, ``/status/503`` answers with that status, ``/echo`` echoes a WebSocket.
     """
@@ -42,6 +44,7 @@ class Backend:
                 "method": request.method,
                 "path": request.raw_path,
                 "headers": {name.lower(): value for name, value in request.headers.items()},
+                "all": {name.lower(): request.headers.getall(name) for name in request.headers},
             },
             status=int(code) if status else self.status,
             headers={"server": "the-application"},

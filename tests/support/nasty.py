@@ -147,6 +147,8 @@ def _message(chance: random.Random, described: Any) -> dict[str, Any]:
 def _values(chance: random.Random, name: str, field: Any) -> Any:
     if reading.is_map(field):
         count = chance.randrange(3)
+        if name in {"set", "add"}:
+            return {chance.choice(_HEADERS): chance.choice(_TEXTS) for _ in range(count)}
         return {chance.choice(_LABEL_KEYS): chance.choice(_LABEL_VALUES) for _ in range(count)}
     if field.is_repeated:
         count = chance.randint(int(name in _NEEDED), 3)

@@ -167,6 +167,8 @@ class HttpRoute(_message.Message):
     RETRY_FIELD_NUMBER: _builtins.int
     DIRECT_RESPONSE_FIELD_NUMBER: _builtins.int
     REWRITE_FIELD_NUMBER: _builtins.int
+    REQUEST_HEADERS_FIELD_NUMBER: _builtins.int
+    RESPONSE_HEADERS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people, status and explain. Unique within the rule when set."""
     @_builtins.property
@@ -199,6 +201,14 @@ class HttpRoute(_message.Message):
     def rewrite(self) -> _http_actions_pb2.HttpRewrite:
         """Changes the path or the host of what is sent on. Unset changes neither. Not with `redirect` and `directResponse`."""
 
+    @_builtins.property
+    def request_headers(self) -> _http_actions_pb2.HeaderChanges:
+        """Changes headers of requests before they are sent on, to whichever destination. Not with `redirect` and `directResponse`."""
+
+    @_builtins.property
+    def response_headers(self) -> _http_actions_pb2.HeaderChanges:
+        """Changes headers of answers, also of redirects and direct responses."""
+
     def __init__(
         self,
         *,
@@ -210,10 +220,12 @@ class HttpRoute(_message.Message):
         retry: Global___HttpRetry | None = ...,
         direct_response: _http_actions_pb2.DirectResponse | None = ...,
         rewrite: _http_actions_pb2.HttpRewrite | None = ...,
+        request_headers: _http_actions_pb2.HeaderChanges | None = ...,
+        response_headers: _http_actions_pb2.HeaderChanges | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["direct_response", b"direct_response", "redirect", b"redirect", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["direct_response", b"direct_response", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "direct_response", b"direct_response", "matches", b"matches", "name", b"name", "redirect", b"redirect", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "direct_response", b"direct_response", "matches", b"matches", "name", b"name", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -569,6 +581,8 @@ class Destination(_message.Message):
     PORT_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     WEIGHT_FIELD_NUMBER: _builtins.int
+    REQUEST_HEADERS_FIELD_NUMBER: _builtins.int
+    RESPONSE_HEADERS_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """Name of a service in the mesh."""
     external_service: _builtins.str
@@ -583,6 +597,14 @@ class Destination(_message.Message):
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Only endpoints that have all of these labels: a version. Unset means all endpoints. Not for external services."""
 
+    @_builtins.property
+    def request_headers(self) -> _http_actions_pb2.HeaderChanges:
+        """Changes headers of the requests that go here, after what the route changes."""
+
+    @_builtins.property
+    def response_headers(self) -> _http_actions_pb2.HeaderChanges:
+        """Changes headers of the answers that come from here, after what the route changes."""
+
     def __init__(
         self,
         *,
@@ -592,10 +614,12 @@ class Destination(_message.Message):
         port: _builtins.int | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         weight: _builtins.int | None = ...,
+        request_headers: _http_actions_pb2.HeaderChanges | None = ...,
+        response_headers: _http_actions_pb2.HeaderChanges | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "_weight", b"_weight", "external_service", b"external_service", "port", b"port", "service", b"service", "target", b"target", "weight", b"weight"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "_weight", b"_weight", "external_service", b"external_service", "port", b"port", "request_headers", b"request_headers", "response_headers", b"response_headers", "service", b"service", "target", b"target", "weight", b"weight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "_weight", b"_weight", "external_service", b"external_service", "labels", b"labels", "namespace", b"namespace", "port", b"port", "service", b"service", "target", b"target", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "_weight", b"_weight", "external_service", b"external_service", "labels", b"labels", "namespace", b"namespace", "port", b"port", "request_headers", b"request_headers", "response_headers", b"response_headers", "service", b"service", "target", b"target", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__port: _TypeAlias = _typing.Literal["port"]  # noqa: Y015
     _WhichOneofArgType__port: _TypeAlias = _typing.Literal["_port", b"_port"]  # noqa: Y015

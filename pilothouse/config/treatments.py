@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of what a RouteRule does with requests and answers, whatever becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pilothouse.api.config.v1alpha1 import http_actions_pb2, route_rule_pb2
+from pilothouse.config import checks, syntax
+
+_RESERVED = frozenset(
+    {
+        "connection",
+        "content-length",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+MAX_HEADER_VALUE = 16_384
+"""Envoy's limit, in bytes."""
+
+
+def check(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:
+    """Every rule that a route breaks here, in the order of its fields."""
+    if route.HasField("request_headers") and answers(route):
+        sent_on = "is for requests that are sent on"
+        yield from checks.broken(f"{where}.requestHeaders", sent_on)
+    yield from both_headers(where, route)
+
+
+def answers(route: route_rule_pb2.HttpRoute) -> bool:
+    """Whether requests are answered, and not sent on."""
+    return route.HasField("redirect") or route.HasField("direct_response")
+
+
+def both_headers(
+    where: str, of: route_rule_pb2.HttpRoute | route_rule_pb2.Destination
+) -> checks.Found:
+    """Every rule that changes of headers break."""
+    if of.HasField("request_headers"):
+        yield from _headers(f"{where}.requestHeaders", of.request_headers)
+    if of.HasField("response_headers"):
+        yield from _headers(f"{where}.responseHeaders", of.response_headers)
+
+
+def _headers(where: str, changes: http_actions_pb2.HeaderChanges) -> checks.Found:
+    if not (changes.set or changes.add or changes.remove):
+        yield from checks.broken(where, "one of `set`, `add` or `remove` is required")
+    yield from _values(f"{where}.set", changes.set)
+    yield from _values(f"{where}.add", changes.add)
+    seen: dict[object, str] = {}
+    for index, name in enumerate(changes.remove):
+        yield from _name(f"{where}.remove[{index}]", name, seen)
+
+
+def _values(where: str, values: Mapping[str, str]) -> checks.Found:
+    seen: dict[object, str] = {}
+    for name in sorted(values):
+        yield from _name(f"{where}[{name}]", name, seen)
+        yield from checks.broken(f"{where}[{name}]", _value(values[name]))
+
+
+def _name(where: str, name: str, seen: dict[object, str]) -> checks.Found:
+    if name.startswith(":") or name.lower() in _RESERVED:
+        yield from checks.broken(where, f"the header {name} cannot be changed")
+    else:
+        yield from checks.required(where, name, syntax.header_name)
+        yield from checks.unique(seen, where, name.lower(), what="header")
+
+
+def _value(value: str) -> str | None:
+    if len(value.replace("%", "%%").encode()) > MAX_HEADER_VALUE:
+        return f"must be at most {MAX_HEADER_VALUE} bytes in UTF-8, of which a % counts as two"
+    return syntax.text(value)

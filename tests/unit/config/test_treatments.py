@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of what a RouteRule does with requests and answers. Expected: its proto's comments."""
+
+import pytest
+
+from pilothouse.config import validation
+from tests.support import configs
+
+ROUTE = "spec.http[0]"
+
+
+def broken(route: str) -> list[str]:
+    """The violations of a route, as ``FIELD: MESSAGE``; YAML flow style without its braces."""
+    spec = f"parents: [{{service: a}}]\nhttp: [{{{route}}}]"
+    return [str(one) for one in validation.validate(configs.with_spec("RouteRule", spec))]
+
+
+OK = [
+    "requestHeaders: {set: {X-A: '', b: '%'}, add: {x-a: c}, remove: [x-a, X-B]}",
+    "responseHeaders: {remove: [server]}",
+    f"responseHeaders: {{set: {{a: {'a' * 16384}}}}}",
+    "redirect: {path: /a}, responseHeaders: {set: {a: b}}",
+    "destinations: [{service: a, requestHeaders: {set: {a: b}}, responseHeaders: {add: {a: b}}}]",
+]
+
+
+@pytest.mark.parametrize("route", OK)
+def test_a_right_route_breaks_nothing(route: str):
+    """What the comments allow."""
+    assert broken(route) == []
+
+
+BROKEN = [
+    ("requestHeaders: {}", "requestHeaders: one of `set`, `add` or `remove` is required"),
+    ("requestHeaders: {set: {':path': a}}", "requestHeaders.set[:path]: the header :path cannot"),
+    ("requestHeaders: {add: {Host: a}}", "requestHeaders.add[Host]: the header Host cannot be"),
+    (
+        "responseHeaders: {remove: [Content-Length]}",
+        "responseHeaders.remove[0]: the header Content-Length cannot be changed",
+    ),
+    ("requestHeaders: {set: {'a b': c}}", "requestHeaders.set[a b]: must be a header name"),
+    ("requestHeaders: {remove: ['']}", "requestHeaders.remove[0]: is required"),
+    ('requestHeaders: {set: {a: "b\\nc"}}', "requestHeaders.set[a]: must have no control"),
+    (
+        f"requestHeaders: {{set: {{a: '{'%' * 8193}'}}}}",
+        "requestHeaders.set[a]: must be at most 16384 bytes in UTF-8, of which a % counts as two",
+    ),
+    (
+        "requestHeaders: {set: {a: b, A: c}}",
+        "requestHeaders.set[a]: the header a is taken by spec.http[0].requestHeaders.set[A]",
+    ),
+    (
+        "requestHeaders: {remove: [a, A]}",
+        "requestHeaders.remove[1]: the header a is taken by",
+    ),
+    (
+        "directResponse: {status: 200}, requestHeaders: {set: {a: b}}",
+        "requestHeaders: is for requests that are sent on",
+    ),
+    (
+        "destinations: [{service: a, responseHeaders: {}}]",
+        "destinations[0].responseHeaders: one of `set`, `add` or `remove` is required",
+    ),
+]
+
+
+@pytest.mark.parametrize(("route", "expected"), BROKEN)
+def test_each_rule_of_a_route_is_told_by_its_field(route: str, expected: str):
+    """One rule broken, one violation."""
+    (violation,) = broken(route)
+    assert violation.startswith(f"{ROUTE}.{expected}")
