@@ -1,35 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m bench``: run the benchmarks and print their numbers as a table and as JSON."""
+"""``python -m bench``: run benchmarks, and print their numbers as tables and as JSON."""
 
 import argparse
-import asyncio
+import dataclasses
+import datetime as dt
 import json
 import os
+import pathlib
 import sys
 
-from bench import endpoint_fanout
+import uvloop
+
+from bench import endpoint_fanout, machine, results
+
+BENCHMARKS = {each.name: each for each in (endpoint_fanout.BENCHMARK,)}
+DOCUMENT = pathlib.Path(__file__).parent.parent / "docs" / "performance.md"
 
 
 def main() -> None:
     """Run what was asked for."""
+    # Its C part tells of every connection that a stopped server closes.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    chosen = _arguments()
+    found: dict[str, list[results.Row]] = {}
+    before = os.getloadavg()[0]
+    for name in chosen.names or BENCHMARKS:
+        found[name] = uvloop.run(BENCHMARKS[name].run(chosen, _progress))
+    about = {
+        **machine.describe(),
+        "load average": f"{before:.1f} before, {os.getloadavg()[0]:.1f} after",
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+    }
+    result = {
+        "machine": about,
+        "benchmarks": {
+            name: [dataclasses.asdict(row) for row in rows] for name, rows in found.items()
+        },
+    }
+    if chosen.json is not None:
+        chosen.json.write_text(json.dumps(result, indent=2) + "\n")
+    facts = "\n".join(f"- {key}: {value}" for key, value in about.items())
+    sections = "\n".join(results.section(BENCHMARKS[name], rows) for name, rows in found.items())
+    sys.stdout.write(f"{facts}\n\n{sections}")
+    if chosen.write_docs:
+        results.write_between_markers(DOCUMENT, f"{facts}\n\n{sections}")
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--services", type=int, default=1000, help="services in the mesh")
     parser.add_argument(
-        "--streams", type=int, nargs="*", default=[100, 1000], help="numbers of delta streams"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        choices=[*BENCHMARKS, []],
+        help=f"which to run: {', '.join(BENCHMARKS)} (default: all)",
     )
-    parser.add_argument("--rounds", type=int, default=20, help="endpoint changes for each number")
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    chosen = parser.parse_args()
-    rows = []
-    for streams in chosen.streams:
-        shape = endpoint_fanout.Shape(
-            services=chosen.services, streams=streams, rounds=chosen.rounds
-        )
-        rows.append(asyncio.run(endpoint_fanout.run(shape, say=_progress)))
-    result = {"cores": os.cpu_count(), "rows": rows}
-    if not chosen.json:
-        sys.stdout.write(endpoint_fanout.table(rows) + "\n\n")
-    sys.stdout.write(json.dumps(result, indent=2, sort_keys=True) + "\n")
+    parser.add_argument(
+        "--services", type=int, nargs="+", default=[100, 1000], help="services in the mesh"
+    )
+    parser.add_argument(
+        "--streams", type=int, nargs="+", default=[100, 1000], help="clients that are connected"
+    )
+    parser.add_argument("--rounds", type=int, default=20, help="changes for each row")
+    parser.add_argument("--no-peers", action="store_true", help="leave other servers out")
+    parser.add_argument("--json", type=pathlib.Path, help="file to write all numbers to")
+    parser.add_argument(
+        "--write-docs", action="store_true", help=f"put the tables into {DOCUMENT.name}"
+    )
+    return parser.parse_args()
 
 
 def _progress(line: str) -> None:
