@@ -13,12 +13,11 @@ import hashlib
 import itertools
 import operator
 import types as stdlib_types
-import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar
 
 from pilothouse.model import keys
-from pilothouse.xds import framing
+from pilothouse.xds import framing, memo
 
 Reference = tuple[str, str]
 """Type URL and name of a resource that another one needs."""
@@ -51,12 +50,13 @@ class Resource:
         references: frozenset[Reference],
         origins: tuple[keys.ObjectKey, ...],
         metadata: bytes,
+        version: str,
     ) -> None:
         """Use ``of``."""
         self.type_url = type_url
         self.name = name
         self.body = body
-        self.version = hashlib.sha256(body).hexdigest()[:_VERSION_LENGTH]
+        self.version = version or hashlib.sha256(body).hexdigest()[:_VERSION_LENGTH]
         self.references = references
         self.origins = origins
         self.metadata = metadata
@@ -73,6 +73,7 @@ class Resource:
         references: Iterable[Reference] = (),
         origins: Iterable[keys.ObjectKey] = (),
         metadata: bytes = b"",
+        version: str = "",
     ) -> Resource:
         """Make a resource.
 
@@ -80,7 +81,9 @@ class Resource:
         body: the message, serialised deterministically. references: resources that this one cannot
         do without. origins: the config objects that it comes from. metadata: an encoded
         ``envoy.config.core.v3.Metadata`` that travels beside the body in delta, for example a trace
-        context. No part of the version: it is sent only when the body changes.
+        context. No part of the version: it is sent only when the body changes. version: in place of
+        the content's hash, for a publisher with versions of its own; it must change when the body
+        does.
         """
         return cls(
             type_url,
@@ -89,6 +92,7 @@ class Resource:
             references=frozenset(references),
             origins=tuple(sorted(set(origins))),
             metadata=metadata,
+            version=version,
         )
 
     @property
@@ -302,30 +306,8 @@ class Difference:
 
 
 _NOTHING = Difference()
-_Value = TypeVar("_Value", Layer, Snapshot)
-
-
-class _Memo(Generic[_Value]):
-    """Differences by type for pairs of values, as long as both are in use."""
-
-    def __init__(self) -> None:
-        self._found: weakref.WeakKeyDictionary[
-            _Value, weakref.WeakKeyDictionary[_Value, dict[str, Difference]]
-        ] = weakref.WeakKeyDictionary()
-
-    def of(self, old: _Value, new: _Value) -> dict[str, Difference]:
-        # Not setdefault: that makes a dictionary for each look, a third of a look's time.
-        by_new = self._found.get(old)
-        if by_new is None:
-            by_new = self._found[old] = weakref.WeakKeyDictionary()
-        by_type = by_new.get(new)
-        if by_type is None:
-            by_type = by_new[new] = {}
-        return by_type
-
-
-_layers: _Memo[Layer] = _Memo()
-_snapshots: _Memo[Snapshot] = _Memo()
+_layers: memo.Pairs[Layer, Difference] = memo.Pairs()
+_snapshots: memo.Pairs[Snapshot, Difference] = memo.Pairs()
 
 
 def pairs(old: Snapshot, new: Snapshot) -> Iterator[tuple[Layer, Layer]]:

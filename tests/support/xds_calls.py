@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""xDS clients over raw gRPC calls, that count what they send and get.
+
+A client holds a stream for all types, or one for each type on that type's own service. It
+acknowledges every response that it reads.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import grpc.aio
+from google.protobuf import message
+
+from pilothouse.adapters.rpc import services
+from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
+from pilothouse.api.envoy.config.endpoint.v3 import endpoint_pb2
+from pilothouse.api.envoy.config.listener.v3 import listener_pb2
+from pilothouse.api.envoy.config.route.v3 import route_pb2
+from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
+from pilothouse.xds import types
+
+Call = grpc.aio.StreamStreamCall[Any, Any]
+Heard = Callable[[int], Awaitable[None]]
+M = TypeVar("M", discovery_pb2.DiscoveryResponse, discovery_pb2.DeltaDiscoveryResponse)
+DEADLINE = 10.0
+MESSAGES: Final[Mapping[str, type[message.Message]]] = {
+    types.CLUSTER.type_url: cluster_pb2.Cluster,
+    types.ENDPOINT.type_url: endpoint_pb2.ClusterLoadAssignment,
+    types.LISTENER.type_url: listener_pb2.Listener,
+    types.ROUTE.type_url: route_pb2.RouteConfiguration,
+}
+"""The types that the harness knows."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A response, decoded."""
+
+    type_url: str
+    version: str
+    nonce: str
+    names: frozenset[str]
+    removed: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Name to version; delta alone says."""
+
+
+class Client(abc.ABC):
+    """What both variants share."""
+
+    def __init__(
+        self, channel: grpc.aio.Channel, *, node: str, aggregated: bool, heard: Heard
+    ) -> None:
+        """Open nothing yet; ``heard`` returns when the server took in so many requests."""
+        self._channel = channel
+        self._node = node
+        self._aggregated = aggregated
+        self._heard = heard
+        self._calls: dict[str, Call] = {}
+        self.requests = 0
+        self.replies: list[Reply] = []
+
+    @abc.abstractmethod
+    def _path(self, service: services.Service) -> str: ...
+
+    @abc.abstractmethod
+    def _decode(self, encoded: bytes) -> Reply: ...
+
+    @abc.abstractmethod
+    async def _acknowledge(self, reply: Reply) -> None: ...
+
+    async def read(self, type_url: str) -> Reply:
+        """The next response on the stream that serves a type, acknowledged."""
+        async with asyncio.timeout(DEADLINE):
+            encoded = await self._call(type_url).read()
+        assert isinstance(encoded, bytes), "the server has ended the stream"
+        reply = self._decode(encoded)
+        assert reply.type_url == type_url
+        self.replies.append(reply)
+        await self._acknowledge(reply)
+        return reply
+
+    async def finish(self) -> list[Reply]:
+        """Say no more, and read what the server has written meanwhile."""
+        rest = []
+        for call in self._calls.values():
+            await call.done_writing()
+            async with asyncio.timeout(DEADLINE):
+                while isinstance(encoded := await call.read(), bytes):
+                    rest.append(self._decode(encoded))
+        self.replies += rest
+        return rest
+
+    def close(self) -> None:
+        """End all calls."""
+        for call in self._calls.values():
+            call.cancel()
+
+    def _call(self, type_url: str) -> Call:
+        key = "" if self._aggregated else type_url
+        if key not in self._calls:
+            service = services.ADS
+            if not self._aggregated:
+                (service,) = (one for one in services.PER_TYPE if one.type_url == type_url)
+            self._calls[key] = self._channel.stream_stream(self._path(service))()
+        return self._calls[key]
+
+    async def _write(
+        self, request: discovery_pb2.DiscoveryRequest | discovery_pb2.DeltaDiscoveryRequest
+    ) -> None:
+        request.node.id = self._node
+        await self._call(request.type_url).write(request.SerializeToString())
+        self.requests += 1
+        async with asyncio.timeout(DEADLINE):
+            await self._heard(self.requests)
+
+
+class SotwClient(Client):
+    """State of the world."""
+
+    def __init__(
+        self, channel: grpc.aio.Channel, *, node: str, aggregated: bool, heard: Heard
+    ) -> None:
+        super().__init__(channel, node=node, aggregated=aggregated, heard=heard)
+        self._names: dict[str, list[str]] = {}
+        self._last: dict[str, Reply] = {}
+
+    async def subscribe(self, type_url: str, *names: str) -> None:
+        """Ask for exactly these names; none is the wildcard where it was always so."""
+        self._names[type_url] = list(names)
+        last = self._last.get(type_url)
+        await self._write(
+            discovery_pb2.DiscoveryRequest(
+                type_url=type_url,
+                resource_names=names,
+                version_info=last.version if last else "",
+                response_nonce=last.nonce if last else "",
+            )
+        )
+
+    async def _acknowledge(self, reply: Reply) -> None:
+        self._last[reply.type_url] = reply
+        await self.subscribe(reply.type_url, *self._names[reply.type_url])
+
+    def _path(self, service: services.Service) -> str:
+        return f"/{service.name}/{service.sotw}"
+
+    def _decode(self, encoded: bytes) -> Reply:
+        response = discovery_pb2.DiscoveryResponse.FromString(encoded)
+        names = [name_of(one.type_url, one.value) for one in response.resources]
+        assert len(set(names)) == len(names)
+        return Reply(
+            type_url=response.type_url,
+            version=response.version_info,
+            nonce=response.nonce,
+            names=frozenset(names),
+            missing=_missing(response),
+        )
+
+
+class DeltaClient(Client):
+    """Delta."""
+
+    async def subscribe(self, type_url: str, *names: str) -> None:
+        """Ask for these names too."""
+        await self._write(
+            discovery_pb2.DeltaDiscoveryRequest(type_url=type_url, resource_names_subscribe=names)
+        )
+
+    async def unsubscribe(self, type_url: str, *names: str) -> None:
+        """Ask for these names no more."""
+        await self._write(
+            discovery_pb2.DeltaDiscoveryRequest(type_url=type_url, resource_names_unsubscribe=names)
+        )
+
+    async def _acknowledge(self, reply: Reply) -> None:
+        await self._write(
+            discovery_pb2.DeltaDiscoveryRequest(type_url=reply.type_url, response_nonce=reply.nonce)
+        )
+
+    def _path(self, service: services.Service) -> str:
+        return service.delta_path
+
+    def _decode(self, encoded: bytes) -> Reply:
+        response = discovery_pb2.DeltaDiscoveryResponse.FromString(encoded)
+        versions = {one.name: one.version for one in response.resources}
+        assert len(versions) == len(response.resources)
+        for one in response.resources:
+            assert name_of(one.resource.type_url, one.resource.value) == one.name
+        return Reply(
+            type_url=response.type_url,
+            version=response.system_version_info,
+            nonce=response.nonce,
+            names=frozenset(versions),
+            removed=frozenset(response.removed_resources),
+            missing=_missing(response),
+            versions=versions,
+        )
+
+
+def _missing(response: M) -> frozenset[str]:
+    return frozenset(one.resource_name.name for one in response.resource_errors)
+
+
+def name_of(type_url: str, body: bytes) -> str:
+    """The name in an encoded resource."""
+    read: Any = MESSAGES[type_url].FromString(body)
+    return str(read.cluster_name if type_url == types.ENDPOINT.type_url else read.name)
+
+
+def named(type_url: str, name: str) -> Any:
+    """A resource that has a name and nothing else."""
+    kind: Any = MESSAGES[type_url]
+    return kind(**{"cluster_name" if type_url == types.ENDPOINT.type_url else "name": name})
