@@ -155,6 +155,18 @@ class Stream(abc.ABC):
             not state.outstanding and state.refused is None for state in self._states.values()
         )
 
+    @property
+    def idle(self) -> bool:
+        """True when nothing is to be written and no answer is awaited."""
+        return not self._dirty and not any(state.outstanding for state in self._states.values())
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Type to the client's words, where what it refused is still what it shall hold."""
+        return {
+            url: state.error for url, state in self._states.items() if state.refused is not None
+        }
+
     def acked(self, type_url: str) -> resources.Snapshot:
         """The snapshot whose content of a type was acknowledged last."""
         state = self._states.get(type_url)

@@ -7,7 +7,7 @@ Never one for each node, because an Envoy that reconnects has two streams for a 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pilothouse.adapters.rpc import streams
 from pilothouse.model import proxy
@@ -25,8 +25,6 @@ class Client:
     session: streams.Session
     waiting_for: tuple[str, ...] = ()
     """Sources that must sync before it can be answered."""
-    refusals: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Type URL to the client's words, for types whose newest response it refused."""
 
     @property
     def is_source(self) -> bool:
@@ -38,17 +36,23 @@ class Client:
         """True when it has acknowledged all that it is to hold."""
         return self.session.stream.in_sync
 
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Type URL to the client's words, where it refused what it is to hold."""
+        return self.session.stream.refusals
+
     def push(self, snapshot: resources.Snapshot, *, traceparent: str = "") -> bool:
         """Give it a new target; True when that leaves something to be acknowledged.
 
+        False as well for one that refused and gets nothing new: no answer is to come.
         A source is told the trace of what is gone, for it has work to do that belongs to it.
         """
         self.session.push(snapshot, traceparent=traceparent if self.is_source else "")
-        return not self.in_sync
+        return not self.session.stream.idle
 
     def position(self) -> ledger.Position | None:
         """Where it stands; None before it has a target."""
-        stream = self.session.stream
+        stream, refusals = self.session.stream, self.refusals
         if stream.target is None:
             return None
         if self.in_sync:
@@ -57,9 +61,7 @@ class Client:
         return ledger.Position(
             target=stream.target,
             types=tuple(
-                ledger.TypePosition(
-                    type_url=url, acked=stream.acked(url), refused=url in self.refusals
-                )
+                ledger.TypePosition(type_url=url, acked=stream.acked(url), refused=url in refusals)
                 for url in stream.subscribed
             ),
             in_sync=self.in_sync,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pilothouse.rollout import waves
 from pilothouse_discovery import clients, engine, progress, statuses
 
 
@@ -21,6 +22,7 @@ def pages(
         "/debug/objects": lambda: [_object(state) for state in tracker.states.values()],
         "/debug/problems": lambda: _problems(builder),
         "/debug/sources": lambda: _sources(builder),
+        "/debug/waves": lambda: [_wave(wave) for wave in tracker.under_way],
     }
 
 
@@ -56,6 +58,15 @@ def _object(state: statuses.ObjectState) -> dict[str, Any]:
         "needed": state.counts.needed,
         "acked": state.counts.acked,
         "refused": state.counts.refused,
+    }
+
+
+def _wave(wave: waves.Wave) -> dict[str, Any]:
+    return {
+        "number": wave.number,
+        "waitingFor": sorted(wave.pending),
+        "acked": wave.acked,
+        "refused": [outcome.proxy for outcome in wave.refused],
     }
 
 

@@ -153,7 +153,11 @@ class Engine:
                 resumed = time.perf_counter()
         # A client may have gone, or even answered, while others were served.
         self._progress.opened(
-            [client for client in pending if client in self._clients and not client.in_sync],
+            [
+                client
+                for client in pending
+                if client in self._clients and not client.session.stream.idle
+            ],
             attributes={"xds.proxies": len(self._clients.proxies)},
         )
 

@@ -72,14 +72,12 @@ class Host:
         for event in events:
             match event:
                 case xds_streams.Nacked(type_url=type_url, message=message):
-                    client.refusals[type_url] = message
+                    self._progress.refused(client, f"{type_url}: {message}")
                     self._metrics.rejects.labels(type=type_url).inc()
                     _LOG.warning(
                         "response refused", node=str(client.proxy.id), type=type_url, reason=message
                     )
-                case xds_streams.Acked(type_url=type_url):
-                    client.refusals.pop(type_url, None)
-                case _:
+                case xds_streams.Acked() | xds_streams.Subscribed() | xds_streams.Stale():
                     continue
         self._progress.answered(client)
 

@@ -79,19 +79,33 @@ class Progress:
             attributes={"xds.streams": len(streams), **attributes},
         )
 
+    @property
+    def under_way(self) -> tuple[waves.Wave, ...]:
+        """The waves that some client has not answered, the oldest first."""
+        return self._book.under_way()
+
     def moved(self, client: clients.Client) -> None:
         """Note that a client has a new target, or has answered, or has gone."""
         self._moved.add(client)
         self._dirty.set()
 
     def answered(self, client: clients.Client) -> None:
-        """Look at a client that has just said something."""
+        """Look at a client that has just acknowledged or asked for something."""
         self.moved(client)
-        if client.refusals:
+        stream = client.session.stream
+        if not stream.idle:
+            return
+        if stream.current is stream.target:
+            self._settle(client)
+        elif client.refusals:
+            # An older refusal stands in the way of what is newer.
             words = "; ".join(f"{url}: {text}" for url, text in sorted(client.refusals.items()))
             self._settle(client, refused=words)
-        elif client.in_sync:
-            self._settle(client)
+
+    def refused(self, client: clients.Client, words: str) -> None:
+        """Note that a client has just refused a response."""
+        self.moved(client)
+        self._settle(client, refused=words)
 
     def gone(self, client: clients.Client) -> None:
         """Note that a client's stream has ended."""

@@ -192,3 +192,37 @@ async def test_watching_statuses_gives_all_then_changes(folder: pathlib.Path) ->
         second = await anext(messages)
         assert [one.name for one in second.removed] == ["reviews"]
         watch.cancel()
+
+
+async def test_a_refusal_is_not_blamed_on_later_changes(folder: pathlib.Path) -> None:
+    """A proxy that refused its routes still acknowledges what comes after, and no wave is lost."""
+    async with (
+        support.serving(folder) as running,
+        support.connected(running.address, NODE) as proxy,
+    ):
+        await _settled(proxy, V1)
+        await _subscribe_routes(proxy)
+        proxy.refuse = lambda url: "no such filter" if url == types.ROUTE.type_url else ""
+        (folder / "rule.yaml").write_text(
+            support.rule("v1").replace("labels:", "weight: 7, labels:") + "    timeout: 3s\n"
+        )
+
+        async def counts(name: str) -> tuple[int, int, int]:
+            found = (await running.statuses())[name].proxies
+            return (found.needed, found.acked, found.refused)
+
+        async def refused() -> bool:
+            return await counts("reviews") == (1, 0, 1)
+
+        await waiting.eventually(refused)
+        (folder / "policy.yaml").write_text(
+            "apiVersion: pilothouse.dev/v1alpha1\nkind: DestinationPolicy\n"
+            "metadata: {name: patience}\nspec: {service: reviews, connectTimeout: 3s}\n"
+        )
+
+        async def acknowledged() -> bool:
+            return "patience" in await running.statuses() and await counts("patience") == (1, 1, 0)
+
+        await waiting.eventually(acknowledged)
+        assert await counts("reviews") == (1, 0, 1)
+        await waiting.eventually(lambda: not running.server.progress.under_way)
