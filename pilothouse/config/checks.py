@@ -87,6 +87,14 @@ def duration(field: str, value: duration_pb2.Duration, *, positive: bool = False
         yield from broken(field, f"must be at most {most}")
 
 
+def percent(field: str, value: float) -> Found:
+    """A share of 100, in steps that a million can say."""
+    if not 0 <= value <= 100:
+        yield from broken(field, f"must be from 0 to 100, is {value:g}")
+    elif round(value * 10_000) / 10_000 != value:
+        yield from broken(field, f"must be in steps of 0.0001, is {value!r}")
+
+
 def in_nanoseconds(value: duration_pb2.Duration) -> int:
     """The length of a duration."""
     return value.seconds * scalars.NANOSECONDS + value.nanos

@@ -85,11 +85,8 @@ def retry(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:
 
 def direct_response(where: str, response: http_actions_pb2.DirectResponse) -> checks.Found:
     """Every rule that a direct response breaks."""
-    if not 200 <= response.status <= 599:
-        wrong = (
-            f"must be from 200 to 599, is {response.status}" if response.status else "is required"
-        )
-        yield from checks.broken(f"{where}.status", wrong)
+    wrong = syntax.status(response.status) if response.status else "is required"
+    yield from checks.broken(f"{where}.status", wrong)
     size = len(response.body.encode())
     if size > MAX_BODY:
         too_long = f"must be at most {MAX_BODY} bytes in UTF-8, is {size}"

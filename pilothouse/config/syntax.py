@@ -232,3 +232,8 @@ def header_name(value: str) -> str | None:
 def port(value: int) -> str | None:
     """A port number."""
     return None if 1 <= value <= MAX_PORT else f"must be from 1 to {MAX_PORT}, is {value}"
+
+
+def status(value: int) -> str | None:
+    """The status of an answer."""
+    return None if 200 <= value <= 599 else f"must be from 200 to 599, is {value}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pilothouse.api.config.v1alpha1 import http_actions_pb2, route_rule_pb2
-from pilothouse.config import checks, syntax
+from pilothouse.config import checks, grpc_statuses, http_matches, syntax
 
 _RESERVED = frozenset(
     {
@@ -31,6 +31,8 @@ def check(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:
         sent_on = "is for requests that are sent on"
         yield from checks.broken(f"{where}.requestHeaders", sent_on)
     yield from both_headers(where, route)
+    if route.HasField("fault"):
+        yield from _fault(f"{where}.fault", route.fault)
 
 
 def answers(route: route_rule_pb2.HttpRoute) -> bool:
@@ -77,3 +79,31 @@ def _value(value: str) -> str | None:
     if len(value.replace("%", "%%").encode()) > MAX_HEADER_VALUE:
         return f"must be at most {MAX_HEADER_VALUE} bytes in UTF-8, of which a % counts as two"
     return syntax.text(value)
+
+
+def _fault(where: str, fault: route_rule_pb2.HttpFault) -> checks.Found:
+    if not (fault.HasField("delay") or fault.HasField("abort")):
+        yield from checks.broken(where, "one of `delay` or `abort` is required")
+    if fault.HasField("delay"):
+        duration = fault.delay.duration
+        yield from checks.duration(f"{where}.delay.duration", duration, positive=True)
+        yield from checks.percent(f"{where}.delay.percent", fault.delay.percent)
+    if fault.HasField("abort"):
+        yield from _abort(f"{where}.abort", fault.abort)
+    for index, header in enumerate(fault.headers):
+        yield from http_matches.header(f"{where}.headers[{index}]", header)
+
+
+def _abort(where: str, abort: route_rule_pb2.FaultAbort) -> checks.Found:
+    match abort.WhichOneof("error"):
+        case "http_status":
+            yield from checks.broken(f"{where}.httpStatus", syntax.status(abort.http_status))
+        case "grpc_status" if abort.grpc_status not in grpc_statuses.ERRORS:
+            known = ", ".join(grpc_statuses.ERRORS)
+            wrong = f"must be one of {known}, is {abort.grpc_status!r}"
+            yield from checks.broken(f"{where}.grpcStatus", wrong)
+        case "grpc_status":
+            pass
+        case None:
+            yield from checks.broken(where, "one of `httpStatus` or `grpcStatus` is required")
+    yield from checks.percent(f"{where}.percent", abort.percent)

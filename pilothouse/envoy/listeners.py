@@ -35,7 +35,6 @@ from pilothouse.api.envoy.config.core.v3 import (
 )
 from pilothouse.api.envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from pilothouse.api.envoy.config.trace.v3 import http_tracer_pb2, opentelemetry_pb2
-from pilothouse.api.envoy.extensions.filters.http.router.v3 import router_pb2
 from pilothouse.api.envoy.extensions.filters.listener.tls_inspector.v3 import tls_inspector_pb2
 from pilothouse.api.envoy.extensions.filters.network.http_connection_manager.v3 import (
     http_connection_manager_pb2,
@@ -46,7 +45,7 @@ from pilothouse.api.envoy.extensions.transport_sockets.tls.v3 import (
     tls_pb2,
 )
 from pilothouse.api.envoy.type.v3 import percent_pb2
-from pilothouse.envoy import names, route_actions, wire
+from pilothouse.envoy import filters, names, route_actions, wire
 from pilothouse.routing import plan
 from pilothouse.xds import resources, types
 
@@ -57,9 +56,6 @@ _DIRECTIONS: Final = {
     plan.Direction.INBOUND: base_pb2.INBOUND,
     plan.Direction.OUTBOUND: base_pb2.OUTBOUND,
 }
-_ROUTER: Final = http_connection_manager_pb2.HttpFilter(
-    name="envoy.filters.http.router", typed_config=wire.packed(router_pb2.Router())
-)
 _TLS_INSPECTOR: Final = listener_components_pb2.ListenerFilter(
     name="envoy.filters.listener.tls_inspector",
     typed_config=wire.packed(tls_inspector_pb2.TlsInspector()),
@@ -67,7 +63,6 @@ _TLS_INSPECTOR: Final = listener_components_pb2.ListenerFilter(
 _TLS_HANDSHAKE_TIMEOUT: Final = duration_pb2.Duration(seconds=15)
 
 _COMMON: Final = _Manager(
-    http_filters=(_ROUTER,),
     upgrade_configs=(_Manager.UpgradeConfig(upgrade_type="websocket"),),
     normalize_path=_TRUE,
     merge_slashes=True,
@@ -138,6 +133,8 @@ def connection_manager(
         ),
     )
     made.MergeFrom(_COMMON)
+    by_rules = listener.edge or listener.direction is plan.Direction.OUTBOUND
+    made.http_filters.extend(filters.BY_RULES if by_rules else (filters.ROUTER,))
     made.MergeFrom(_EDGE if listener.edge else _SIDECAR)
     if listener.strip_port:
         made.strip_any_host_port = True

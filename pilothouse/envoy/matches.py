@@ -12,7 +12,7 @@ from pilothouse.api.envoy.config.route.v3 import route_components_pb2
 from pilothouse.api.envoy.extensions.path.match.uri_template.v3 import uri_template_match_pb2
 from pilothouse.api.envoy.type.matcher.v3 import string_pb2
 from pilothouse.envoy import wire
-from pilothouse.routing import plan
+from pilothouse.routing import header_tests, plan
 
 TEMPLATE_MATCHER: Final = "envoy.path.match.uri_template.uri_template_matcher"
 
@@ -84,7 +84,7 @@ def _fill_query(
             _fill_string(made.string_match, parameter.kind, parameter.value)
 
 
-def _fill_string(made: string_pb2.StringMatcher, kind: plan.StringKind, value: str) -> None:
+def _fill_string(made: string_pb2.StringMatcher, kind: header_tests.StringKind, value: str) -> None:
     match kind:
         case "exact":
             made.exact = value

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, assert_never
 
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2, route_pb2
-from pilothouse.envoy import headers, matches, wire
+from pilothouse.envoy import filters, headers, matches, wire
 from pilothouse.envoy import route_actions as actions
 from pilothouse.routing import plan, treatment
 from pilothouse.xds import resources, types
@@ -132,6 +132,7 @@ def _fill_route(
     route = headers.pushed_down(route)
     if route.treatment is not treatment.NOTHING:
         headers.fill(made, route.treatment)
+        filters.fill(made, route.treatment)
     # Names the span here. Not propagated: the next proxy names its own, and a host outside is not
     # told our names.
     made.decorator.operation = operation

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from pilothouse.api.config.v1alpha1 import route_rule_pb2
-from pilothouse.routing import parsed, plan
+from pilothouse.routing import header_tests, parsed, plan
 
 _PATH_RANK: Final[dict[plan.PathKind, int]] = {
     "exact": 0,
@@ -30,7 +30,7 @@ _HIGHEST: Final = 2**63 - 2
 def match(message: route_rule_pb2.HttpMatch) -> parsed.Match:
     """Read one match."""
     kind, path = _path(message.path)
-    headers = [_header(header) for header in message.headers]
+    headers = [header(each) for each in message.headers]
     headers += [_cookie(cookie) for cookie in message.cookies]
     if message.scheme:
         headers.append(plan.HeaderMatch(name=":scheme", kind="exact", value=message.scheme))
@@ -90,9 +90,10 @@ def _path(path: route_rule_pb2.PathMatch) -> tuple[plan.PathKind, str]:
             return "any", ""
 
 
-def _header(header: route_rule_pb2.HeaderMatch) -> plan.HeaderMatch:
+def header(header: route_rule_pb2.HeaderMatch) -> plan.HeaderMatch:
+    """Read the test of one header."""
     name = header.name.lower()
-    kind: plan.StringKind = "exact"
+    kind: header_tests.StringKind = "exact"
     match header.WhichOneof("test"):
         case "present":
             return plan.HeaderMatch(name=name, kind="present" if header.present else "absent")

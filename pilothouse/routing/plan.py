@@ -13,14 +13,14 @@ import enum
 from typing import Literal
 
 from pilothouse.model import keys, secrets, services
-from pilothouse.routing import treatment, upstreams
+from pilothouse.routing import header_tests, treatment, upstreams
 
 Origins = tuple[keys.ObjectKey, ...]
 """Keys of the config objects that a part comes from, sorted; with the objects those were derived
 from."""
 
+HeaderMatch = header_tests.HeaderMatch
 PathKind = Literal["any", "exact", "prefix", "string_prefix", "template", "regex"]
-StringKind = Literal["exact", "prefix", "suffix", "contains", "regex"]
 
 
 class Direction(enum.StrEnum):
@@ -89,22 +89,6 @@ class ClusterEndpoints:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class HeaderMatch:
-    """A test of one header."""
-
-    name: str
-    """Lower case."""
-    kind: StringKind | Literal["range", "present", "absent"]
-    value: str = ""
-    low: int = 0
-    """With ``high`` the inclusive ends of a range."""
-    high: int = 0
-    ignore_case: bool = False
-    invert: bool = False
-    """The test must fail; an absent header counts as empty then."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMatch:
     """A test of one parameter of the query, as it is written there."""
 
@@ -125,7 +109,7 @@ class RouteMatch:
     ignore_case: bool = False
     """Of the path; not for templates and expressions."""
     method: str = ""
-    headers: tuple[HeaderMatch, ...] = ()
+    headers: tuple[header_tests.HeaderMatch, ...] = ()
     query: tuple[QueryMatch, ...] = ()
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from pilothouse.routing import header_tests
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PathRewrite:
@@ -47,11 +49,28 @@ UNCHANGED = HeaderChanges()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Requests that are held back, and requests that are answered with an error."""
+
+    delay_ms: int = 0
+    delay_millionths: int = 0
+    """The share of requests, of a million; 0 for none."""
+    abort_http: int = 0
+    """The status; 0 for none."""
+    abort_grpc: int = 0
+    """The number of a gRPC status; 0 for none."""
+    abort_millionths: int = 0
+    headers: tuple[header_tests.HeaderMatch, ...] = ()
+    """Only requests for which all of these hold; sorted."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
     """What a route does with its requests and answers, whatever becomes of them."""
 
     request_headers: HeaderChanges = UNCHANGED
     response_headers: HeaderChanges = UNCHANGED
+    fault: Fault | None = None
 
 
 NOTHING = Treatment()

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from pilothouse.api.config.v1alpha1 import http_actions_pb2, route_rule_pb2
+from pilothouse.config import grpc_statuses
+from pilothouse.routing import http_matches, readers
 from pilothouse.routing import treatment as treated
 
 
@@ -14,6 +17,7 @@ def treatment(route: route_rule_pb2.HttpRoute) -> treated.Treatment:
     found = treated.Treatment(
         request_headers=headers(route.request_headers),
         response_headers=headers(route.response_headers),
+        fault=_fault(route.fault) if route.HasField("fault") else None,
     )
     return treated.NOTHING if found == treated.NOTHING else found
 
@@ -29,3 +33,20 @@ def headers(changes: http_actions_pb2.HeaderChanges) -> treated.HeaderChanges:
 
 def _pairs(values: Mapping[str, str]) -> treated.Pairs:
     return tuple(sorted((name.lower(), value) for name, value in values.items()))
+
+
+def _fault(fault: route_rule_pb2.HttpFault) -> treated.Fault:
+    delay, abort = fault.delay, fault.abort
+    aborts, delays = fault.HasField("abort"), fault.HasField("delay")
+    return treated.Fault(
+        delay_ms=readers.milliseconds(delay.duration),
+        delay_millionths=_millionths(delay) if delays else 0,
+        abort_http=abort.http_status,
+        abort_grpc=grpc_statuses.NUMBERS.get(abort.grpc_status, 0),
+        abort_millionths=_millionths(abort) if aborts else 0,
+        headers=tuple(sorted(map(http_matches.header, fault.headers), key=dataclasses.astuple)),
+    )
+
+
+def _millionths(share: route_rule_pb2.FaultDelay | route_rule_pb2.FaultAbort) -> int:
+    return round(share.percent * 10_000) if share.HasField("percent") else 1_000_000

@@ -12,9 +12,10 @@ with warnings.catch_warnings():
     from envoy_data_plane.envoy.config.endpoint import v3 as endpoint
     from envoy_data_plane.envoy.config.listener import v3 as listener
     from envoy_data_plane.envoy.config.route import v3 as route
+    from envoy_data_plane.envoy.extensions.filters.http.fault import v3 as fault
     from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager import (
         v3 as connection_manager,
     )
     from envoy_data_plane.envoy.extensions.transport_sockets.tls import v3 as tls
 
-__all__ = ["cluster", "connection_manager", "endpoint", "listener", "route", "tls"]
+__all__ = ["cluster", "connection_manager", "endpoint", "fault", "listener", "route", "tls"]

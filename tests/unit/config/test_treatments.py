@@ -20,6 +20,9 @@ OK = [
     "responseHeaders: {remove: [server]}",
     f"responseHeaders: {{set: {{a: {'a' * 16384}}}}}",
     "redirect: {path: /a}, responseHeaders: {set: {a: b}}",
+    "fault: {delay: {duration: 1ms, percent: 0.0001}, abort: {httpStatus: 200, percent: 33.3333}}",
+    "fault: {abort: {grpcStatus: UNAVAILABLE, percent: 0}, headers: [{name: a, exact: b}]}",
+    "redirect: {path: /a}, fault: {abort: {httpStatus: 599, percent: 100}}",
     "destinations: [{service: a, requestHeaders: {set: {a: b}}, responseHeaders: {add: {a: b}}}]",
 ]
 
@@ -56,6 +59,23 @@ BROKEN = [
     (
         "directResponse: {status: 200}, requestHeaders: {set: {a: b}}",
         "requestHeaders: is for requests that are sent on",
+    ),
+    ("fault: {}", "fault: one of `delay` or `abort` is required"),
+    ("fault: {delay: {}}", "fault.delay.duration: must be greater than 0s"),
+    (
+        "fault: {delay: {duration: 1s, percent: 100.1}}",
+        "fault.delay.percent: must be from 0 to 100, is 100.1",
+    ),
+    ("fault: {abort: {}}", "fault.abort: one of `httpStatus` or `grpcStatus` is required"),
+    ("fault: {abort: {httpStatus: 199}}", "fault.abort.httpStatus: must be from 200 to 599"),
+    ("fault: {abort: {grpcStatus: OK}}", "fault.abort.grpcStatus: must be one of CANCELLED, UN"),
+    (
+        "fault: {abort: {httpStatus: 500, percent: 0.00001}}",
+        "fault.abort.percent: must be in steps of 0.0001, is 1e-05",
+    ),
+    (
+        "fault: {abort: {httpStatus: 500}, headers: [{name: a}]}",
+        "fault.headers[0]: one of `exact`,",
     ),
     (
         "destinations: [{service: a, responseHeaders: {}}]",

@@ -135,9 +135,9 @@ Global___DirectResponse: _TypeAlias = DirectResponse  # noqa: Y015
 @_typing.final
 class HeaderChanges(_message.Message):
     """Changes headers: first those of `remove` go, then those of `set` and `add` come. Names are compared without case. Values are sent as they
-    are written, and have at most 16384 bytes, of which a `%` counts as two. Not for pseudo-headers such as `:path`, nor for headers that are about the connection or the length: `connection`,
-    `content-length`, `host` (which `rewrite` changes), `keep-alive`, `proxy-connection`, `te`, `trailer`, `transfer-encoding`, `upgrade`.
-    At least one field is set.
+    are written, and have at most 16384 bytes, of which a `%` counts as two. Not for pseudo-headers such as `:path`, nor for headers that are
+    about the connection or the length: `connection`, `content-length`, `host` (which `rewrite` changes), `keep-alive`, `proxy-connection`,
+    `te`, `trailer`, `transfer-encoding`, `upgrade`. At least one field is set.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -169,6 +169,7 @@ class HttpRoute(_message.Message):
     REWRITE_FIELD_NUMBER: _builtins.int
     REQUEST_HEADERS_FIELD_NUMBER: _builtins.int
     RESPONSE_HEADERS_FIELD_NUMBER: _builtins.int
+    FAULT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people, status and explain. Unique within the rule when set."""
     @_builtins.property
@@ -209,6 +210,10 @@ class HttpRoute(_message.Message):
     def response_headers(self) -> _http_actions_pb2.HeaderChanges:
         """Changes headers of answers, also of redirects and direct responses."""
 
+    @_builtins.property
+    def fault(self) -> Global___HttpFault:
+        """Makes requests slow or fail, to see what clients do then. Unset leaves them alone."""
+
     def __init__(
         self,
         *,
@@ -222,10 +227,11 @@ class HttpRoute(_message.Message):
         rewrite: _http_actions_pb2.HttpRewrite | None = ...,
         request_headers: _http_actions_pb2.HeaderChanges | None = ...,
         response_headers: _http_actions_pb2.HeaderChanges | None = ...,
+        fault: Global___HttpFault | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["direct_response", b"direct_response", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["direct_response", b"direct_response", "fault", b"fault", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "direct_response", b"direct_response", "matches", b"matches", "name", b"name", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "name", b"name", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -724,3 +730,106 @@ class HttpRetry(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__attempts) -> _WhichOneofReturnType__attempts | None: ...
 
 Global___HttpRetry: _TypeAlias = HttpRetry  # noqa: Y015
+
+@_typing.final
+class HttpFault(_message.Message):
+    """Faults to inject. At least one of `delay` and `abort` is set; with both, each has its own share of the requests."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELAY_FIELD_NUMBER: _builtins.int
+    ABORT_FIELD_NUMBER: _builtins.int
+    HEADERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def delay(self) -> Global___FaultDelay:
+        """Holds requests back before anything else happens to them. That time is not part of any timeout."""
+
+    @_builtins.property
+    def abort(self) -> Global___FaultAbort:
+        """Answers requests with an error."""
+
+    @_builtins.property
+    def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeaderMatch]:
+        """Only requests for which all of these tests hold. Unset means all requests of the route."""
+
+    def __init__(
+        self,
+        *,
+        delay: Global___FaultDelay | None = ...,
+        abort: Global___FaultAbort | None = ...,
+        headers: _abc.Iterable[Global___HeaderMatch] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "delay", b"delay"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "delay", b"delay", "headers", b"headers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HttpFault: _TypeAlias = HttpFault  # noqa: Y015
+
+@_typing.final
+class FaultDelay(_message.Message):
+    """Requests to hold back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DURATION_FIELD_NUMBER: _builtins.int
+    PERCENT_FIELD_NUMBER: _builtins.int
+    percent: _builtins.float
+    """The share of the requests, 0 to 100, in steps of 0.0001. Unset means 100."""
+    @_builtins.property
+    def duration(self) -> _duration_pb2.Duration:
+        """For how long, in whole milliseconds, more than 0. Required."""
+
+    def __init__(
+        self,
+        *,
+        duration: _duration_pb2.Duration | None = ...,
+        percent: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "duration", b"duration", "percent", b"percent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "duration", b"duration", "percent", b"percent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__percent: _TypeAlias = _typing.Literal["percent"]  # noqa: Y015
+    _WhichOneofArgType__percent: _TypeAlias = _typing.Literal["_percent", b"_percent"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__percent) -> _WhichOneofReturnType__percent | None: ...
+
+Global___FaultDelay: _TypeAlias = FaultDelay  # noqa: Y015
+
+@_typing.final
+class FaultAbort(_message.Message):
+    """Requests to answer with an error."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HTTP_STATUS_FIELD_NUMBER: _builtins.int
+    GRPC_STATUS_FIELD_NUMBER: _builtins.int
+    PERCENT_FIELD_NUMBER: _builtins.int
+    http_status: _builtins.int
+    """An HTTP status, 200 to 599."""
+    grpc_status: _builtins.str
+    """The name of a gRPC status that is not `OK`, for example `UNAVAILABLE`. With it the whole fault is for gRPC requests only."""
+    percent: _builtins.float
+    """The share of the requests, 0 to 100, in steps of 0.0001. Unset means 100."""
+    def __init__(
+        self,
+        *,
+        http_status: _builtins.int = ...,
+        grpc_status: _builtins.str = ...,
+        percent: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "error", b"error", "grpc_status", b"grpc_status", "http_status", b"http_status", "percent", b"percent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "error", b"error", "grpc_status", b"grpc_status", "http_status", b"http_status", "percent", b"percent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__percent: _TypeAlias = _typing.Literal["percent"]  # noqa: Y015
+    _WhichOneofArgType__percent: _TypeAlias = _typing.Literal["_percent", b"_percent"]  # noqa: Y015
+    _WhichOneofReturnType_error: _TypeAlias = _typing.Literal["http_status", "grpc_status"]  # noqa: Y015
+    _WhichOneofArgType_error: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__percent) -> _WhichOneofReturnType__percent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_error) -> _WhichOneofReturnType_error | None: ...
+
+Global___FaultAbort: _TypeAlias = FaultAbort  # noqa: Y015

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTTP filters of listeners, and what a route says to them.
+
+Every listener that routes by rules has every filter that a rule may need, switched off; a route
+that needs one switches it on for itself. So a rule that is the first to need a filter changes
+routes only: a change of a listener would close its connections (docs/adr/0030).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf import message
+
+from pilothouse.api.envoy.config.route.v3 import route_components_pb2
+from pilothouse.api.envoy.extensions.filters.http.fault.v3 import fault_pb2
+from pilothouse.api.envoy.extensions.filters.http.router.v3 import router_pb2
+from pilothouse.api.envoy.extensions.filters.network.http_connection_manager.v3 import (
+    http_connection_manager_pb2,
+)
+from pilothouse.api.envoy.type.v3 import percent_pb2
+from pilothouse.envoy import matches, wire
+from pilothouse.routing import header_tests, treatment
+
+_Filter = http_connection_manager_pb2.HttpFilter
+
+_GRPC: Final = header_tests.HeaderMatch(
+    name="content-type", kind="prefix", value="application/grpc"
+)
+
+FAULT: Final = "envoy.filters.http.fault"
+
+
+def _off(name: str, config: message.Message) -> _Filter:
+    return _Filter(name=name, typed_config=wire.packed(config), disabled=True)
+
+
+ROUTER: Final = _Filter(
+    name="envoy.filters.http.router", typed_config=wire.packed(router_pb2.Router())
+)
+BY_RULES: Final = (_off(FAULT, fault_pb2.HTTPFault()), ROUTER)
+"""Of listeners that route by rules."""
+
+
+def fill(made: route_components_pb2.Route, wanted: treatment.Treatment) -> None:
+    """What a route says to filters."""
+    if wanted.fault is not None:
+        _put(made, FAULT, _fault(wanted.fault))
+
+
+def _put(made: route_components_pb2.Route, name: str, config: message.Message) -> None:
+    made.typed_per_filter_config[name].CopyFrom(wire.packed(config))
+
+
+def _fault(wanted: treatment.Fault) -> fault_pb2.HTTPFault:
+    made = fault_pb2.HTTPFault()
+    if wanted.delay_millionths:
+        made.delay.fixed_delay.CopyFrom(wire.duration(wanted.delay_ms))
+        made.delay.percentage.CopyFrom(millionths(wanted.delay_millionths))
+    if wanted.abort_millionths:
+        if wanted.abort_grpc:
+            # Envoy would answer others with 200.
+            matches.fill_header(made.headers.add(), _GRPC)
+            made.abort.grpc_status = wanted.abort_grpc
+        else:
+            made.abort.http_status = wanted.abort_http
+        made.abort.percentage.CopyFrom(millionths(wanted.abort_millionths))
+    for header in wanted.headers:
+        matches.fill_header(made.headers.add(), header)
+    return made
+
+
+def millionths(share: int) -> percent_pb2.FractionalPercent:
+    """A share of a million."""
+    return percent_pb2.FractionalPercent(
+        numerator=share, denominator=percent_pb2.FractionalPercent.MILLION
+    )
