@@ -21,8 +21,13 @@ from pilothouse.routing import upstreams
 _DEFAULT_MIN_HEALTHY: Final = upstreams.LoadBalancer().min_healthy_percent
 
 
-def fill(made: cluster_pb2.Cluster, section: upstreams.LoadBalancer) -> None:
-    """Write the section into a cluster."""
+def fill(
+    made: cluster_pb2.Cluster,
+    section: upstreams.LoadBalancer,
+    locality: upstreams.Locality | None,
+) -> None:
+    """Write the section into a cluster, and whether the weights of places count there."""
+    weighted = isinstance(locality, upstreams.Distribution)
     match section.policy:
         case "least_request":
             made.lb_policy = cluster_pb2.Cluster.LEAST_REQUEST
@@ -35,13 +40,15 @@ def fill(made: cluster_pb2.Cluster, section: upstreams.LoadBalancer) -> None:
         case "random":
             made.lb_policy = cluster_pb2.Cluster.RANDOM
         case "ring_hash":
-            _add(made, "ring_hash", _ring_hash(section))
+            _add(made, "ring_hash", _ring_hash(section, weighted=weighted))
         case "maglev":
-            _add(made, "maglev", _maglev(section))
+            _add(made, "maglev", _maglev(section, weighted=weighted))
             # The first that a client knows counts, and gRPC does not know Maglev.
-            _add(made, "ring_hash", _ring_hash(section))
+            _add(made, "ring_hash", _ring_hash(section, weighted=weighted))
         case _:
             assert_never(section.policy)
+    if weighted and not section.hash_by:
+        made.common_lb_config.locality_weighted_lb_config.SetInParent()
     if section.min_healthy_percent != _DEFAULT_MIN_HEALTHY:
         made.common_lb_config.healthy_panic_threshold.value = section.min_healthy_percent
 
@@ -60,15 +67,19 @@ def _add(made: cluster_pb2.Cluster, name: str, policy: message.Message) -> None:
     extension.typed_config.CopyFrom(wire.packed(policy))
 
 
-def _ring_hash(section: upstreams.LoadBalancer) -> ring_hash_pb2.RingHash:
+def _ring_hash(section: upstreams.LoadBalancer, *, weighted: bool) -> ring_hash_pb2.RingHash:
     made = ring_hash_pb2.RingHash()
+    if weighted:
+        made.locality_weighted_lb_config.SetInParent()
     made.minimum_ring_size.value = section.ring_min_size
     made.consistent_hashing_lb_config.hash_policy.extend(map(_hash_policy, section.hash_by))
     return made
 
 
-def _maglev(section: upstreams.LoadBalancer) -> maglev_pb2.Maglev:
+def _maglev(section: upstreams.LoadBalancer, *, weighted: bool) -> maglev_pb2.Maglev:
     made = maglev_pb2.Maglev()
+    if weighted:
+        made.locality_weighted_lb_config.SetInParent()
     made.table_size.value = section.maglev_table_size
     made.consistent_hashing_lb_config.hash_policy.extend(map(_hash_policy, section.hash_by))
     return made

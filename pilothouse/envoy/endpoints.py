@@ -15,8 +15,8 @@ def message(endpoints: plan.ClusterEndpoints) -> endpoint_pb2.ClusterLoadAssignm
     """The assignment of an EDS cluster, under the cluster's name; empty when it has no endpoints.
 
     It is filled in place, which is several times faster than by keywords. A locality's weight is
-    the number of its endpoints: gRPC clients ignore a locality without one, and Envoy does not
-    weigh localities unless told to.
+    the number of its endpoints unless the plan says it: gRPC clients ignore a locality without one,
+    and Envoy does not weigh localities unless told to.
     """
     assignment = endpoint_pb2.ClusterLoadAssignment(cluster_name=names.cluster(endpoints.key))
     for place in endpoints.localities:
@@ -27,7 +27,10 @@ def message(endpoints: plan.ClusterEndpoints) -> endpoint_pb2.ClusterLoadAssignm
         entry.locality.region = place.locality.region
         entry.locality.zone = place.locality.zone
         entry.locality.sub_zone = place.locality.sub_zone
-        entry.load_balancing_weight.value = len(place.addresses)
+        weight = len(place.addresses) if place.weight is None else place.weight
+        entry.load_balancing_weight.value = weight
+        if place.priority:
+            entry.priority = place.priority
         fill(entry, place.addresses)
     return assignment
 

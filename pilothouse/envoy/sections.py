@@ -22,7 +22,7 @@ NO_LIMIT: Final = 2**32 - 1
 def fill(made: cluster_pb2.Cluster, settings: upstreams.Settings, *, http2: bool) -> None:
     """Write all sections into a cluster, whose port speaks HTTP/2 or does not."""
     made.connect_timeout.CopyFrom(wire.duration(settings.connect_timeout_ms))
-    balancers.fill(made, settings.load_balancer)
+    balancers.fill(made, settings.load_balancer, settings.locality)
     made.circuit_breakers.thresholds.append(_thresholds(settings.circuit_breaker))
     if settings.outlier_detection is not None:
         made.outlier_detection.CopyFrom(_outlier_detection(settings.outlier_detection))

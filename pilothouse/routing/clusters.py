@@ -178,6 +178,36 @@ def rescoped(policies: Policies, mesh: catalogue.Catalogue, uses: Uses) -> Mappi
     return found
 
 
+Placed = Mapping[plan.ClusterKey, upstreams.Locality]
+"""Clusters whose endpoints differ from place to place, in the order of clusters."""
+
+
+def placed(
+    policies: Policies,
+    mesh: catalogue.Catalogue,
+    uses: Uses,
+    rescoped: Mapping[str, Scoped],
+) -> Placed:
+    """The clusters whose policies say something of places."""
+    found: dict[plan.ClusterKey, upstreams.Locality] = {}
+    for service, shared in policies.producers.items():
+        entry = mesh.entries.get(service)
+        if entry and any("locality" in policy.sections for policy in shared.values()):
+            for key in shared_keys(entry, uses.get(service, ())):
+                policy = settings(applying(NO_POLICIES, shared, key.labels)).locality
+                if policy is not None:
+                    found[key] = policy
+    for client, changed in rescoped.items():
+        for key, scoped in changed.items():
+            if key.service is not None:
+                own = policies.consumers[client][key.service]
+                shared = policies.producers.get(key.service, NO_POLICIES)
+                policy = settings(applying(own, shared, key.labels)).locality
+                if policy is not None:
+                    found[scoped] = policy
+    return {key: found[key] for key in sorted(found, key=routes.cluster_order)}
+
+
 def endpoints(
     key: plan.ClusterKey, port_name: str, candidates: tuple[registry.Endpoint, ...]
 ) -> plan.ClusterEndpoints:

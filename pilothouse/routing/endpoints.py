@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The endpoints layer, which all proxies share: who answers for each cluster."""
+"""The endpoints layers: who answers for each cluster.
+
+All proxies share one; all at the same place share another, of clusters whose policies say something
+of places.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Mapping
 
 from pilothouse.model import keys
 from pilothouse.model import services as registry
-from pilothouse.routing import catalogue, clusters, plan, rules
+from pilothouse.routing import catalogue, clusters, localities, plan, rules, upstreams
 from pilothouse.routing import memo as memory
 
 Endpoints = Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]]
@@ -21,8 +25,16 @@ def layer(
     endpoints: Endpoints,
     uses: clusters.Uses,
     scoped: Mapping[str, clusters.Scoped],
+    placed: clusters.Placed,
 ) -> plan.Layer:
-    """The endpoints of every cluster that some proxy may use, in the order of clusters."""
+    """The endpoints of every cluster that some proxy may use, in the order of clusters.
+
+    Those of ``placed`` are left out.
+    """
+    elsewhere: dict[keys.ServiceKey, list[plan.ClusterKey]] = {}
+    for key in placed:
+        if key.service is not None:
+            elsewhere.setdefault(key.service, []).append(key)
     beside: dict[keys.ServiceKey, list[tuple[plan.ClusterKey, plan.ClusterKey]]] = {}
     for changed in scoped.values():
         for shared, own in changed.items():
@@ -37,6 +49,7 @@ def layer(
             tuple([endpoints.get(entry.service.key, ()) for entry in entries]),
             tuple([uses.get(entry.service.key, ()) for entry in entries]),
             tuple([tuple(beside.get(entry.service.key, ())) for entry in entries]),
+            tuple([tuple(elsewhere.get(entry.service.key, ())) for entry in entries]),
         )
     return plan.Layer(endpoints=tuple(found))
 
@@ -47,10 +60,11 @@ def _namespace(
     endpoints: tuple[tuple[registry.Endpoint, ...], ...],
     uses: tuple[tuple[rules.Labelled, ...], ...],
     beside: tuple[Pairs, ...],
+    elsewhere: tuple[tuple[plan.ClusterKey, ...], ...],
 ) -> tuple[plan.ClusterEndpoints, ...]:
     return tuple(
         one
-        for arguments in zip(entries, endpoints, uses, beside, strict=True)
+        for arguments in zip(entries, endpoints, uses, beside, elsewhere, strict=True)
         for one in memo.group(_service, arguments[0].service.key, *arguments)
     )
 
@@ -61,14 +75,45 @@ def _service(
     candidates: tuple[registry.Endpoint, ...],
     uses: tuple[rules.Labelled, ...],
     beside: Pairs,
+    elsewhere: tuple[plan.ClusterKey, ...],
 ) -> tuple[plan.ClusterEndpoints, ...]:
     port_names = {port.number: port.name for port in reversed(rules.routable_ports(entry.service))}
     found = []
     for shared in clusters.shared_keys(entry, uses):
         for key in (shared, *(own for one, own in beside if one == shared)):
-            name = port_names[shared.port]
-            found.append(memo.leaf(clusters.endpoints, key, key, name, candidates))
+            if key not in elsewhere:
+                name = port_names[shared.port]
+                found.append(memo.leaf(clusters.endpoints, key, key, name, candidates))
     return tuple(found)
+
+
+def placed_layer(
+    memo: memory.Memo,
+    mesh: catalogue.Catalogue,
+    endpoints: Endpoints,
+    placed: clusters.Placed,
+    place: registry.Locality,
+) -> plan.Layer:
+    """The endpoints of the clusters that differ from place to place, as seen from one."""
+    found = []
+    for key, policy in placed.items():
+        entry = mesh.entries.get(key.service) if key.service else None
+        if entry is not None:
+            candidates = endpoints.get(entry.service.key, ())
+            found.append(memo.leaf(_placed, key, key, entry, candidates, policy, place))
+    return plan.Layer(endpoints=tuple(found))
+
+
+def _placed(
+    key: plan.ClusterKey,
+    entry: catalogue.Entry,
+    candidates: tuple[registry.Endpoint, ...],
+    policy: upstreams.Locality,
+    place: registry.Locality,
+) -> plan.ClusterEndpoints:
+    port_names = {port.number: port.name for port in reversed(rules.routable_ports(entry.service))}
+    found = clusters.endpoints(key, port_names[key.port], candidates)
+    return localities.arrange(found, policy, place)
 
 
 ServedPort = tuple[int, bool]

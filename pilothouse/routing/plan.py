@@ -77,6 +77,10 @@ class LocalityEndpoints:
     locality: services.Locality
     addresses: tuple[Address, ...]
     """Sorted, without duplicates."""
+    priority: int = 0
+    """Those of the lowest get the requests, as far as they are healthy; no number is left out."""
+    weight: int | None = None
+    """Relative to other localities of the priority; None means the number of addresses."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,8 +90,9 @@ class Mesh:
         self._base = shared.group(
             outbound.base, "", self._directory, self._attachments.producers, state.domain
         )
+        self._placed = shared.leaf(clusters.placed, "", self._policies, mesh, uses, self._scoped)
         self._endpoints = shared.group(
-            endpoints.layer, "", mesh, state.endpoints, uses, self._scoped
+            endpoints.layer, "", mesh, state.endpoints, uses, self._scoped, self._placed
         )
         self._workloads = shared.leaf(_workloads, "", state.workloads)
         self._tracing = (
@@ -140,12 +141,33 @@ class Mesh:
         ports = self._served(proxy, workload)
         bind, application = proxy.bind_address, proxy.application_address
         slot = (bind, ports, proxy.outbound_port, service)
+        place = self._place(proxy)
         return self._plan(
-            (namespace, application, *slot),
+            (namespace, application, place, *slot),
             self._outbound(namespace).layer,
-            self._endpoints,
+            *self._endpoint_layers(place),
             self._layer(sidecars.inbound_layer, (ports, application), ports, application),
             self._layer(sidecars.listeners_layer, slot, *slot, self._objects.tracing),
+        )
+
+    def _place(self, proxy: proxies.Proxy) -> registry.Locality:
+        """Where a proxy is, if that makes a difference."""
+        return proxy.locality if self._placed else registry.Locality()
+
+    def _endpoint_layers(self, place: registry.Locality) -> tuple[plans.Layer, ...]:
+        """The layer that all proxies share, and one that those at the same place do."""
+        if not self._placed:
+            return (self._endpoints,)
+        return self._endpoints, self._remembered(
+            ("endpoints", place),
+            lambda: self._asked.group(
+                endpoints.placed_layer,
+                place,
+                self._directory.mesh,
+                self.state.endpoints,
+                self._placed,
+                place,
+            ),
         )
 
     def _plan(self, slot: tuple[object, ...], *layers: plans.Layer) -> plans.ProxyPlan:
@@ -227,10 +249,11 @@ class Mesh:
         how = (proxy.bind_address, service)
         slot = (*(gateway.key for gateway in served), *how)
         listeners = self._asked.leaf(gateways.listeners, slot, served, *how, self._objects.tracing)
+        place = self._place(proxy)
         return self._plan(
-            slot,
+            (place, *slot),
             self._layer(gateways.layer, slot, self._serve(served), listeners),
-            self._endpoints,
+            *self._endpoint_layers(place),
         )
 
     def _serve(self, served: tuple[parsed.Gateway, ...]) -> gateways.Gateways:

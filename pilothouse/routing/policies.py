@@ -52,6 +52,8 @@ def _sections(spec: destination_policy_pb2.DestinationPolicySpec) -> upstreams.S
         found["health_check"] = _health_check(spec.health_check)
     if spec.HasField("connection_pool"):
         found["connection_pool"] = _connection_pool(spec.connection_pool)
+    if spec.HasField("locality"):
+        found["locality"] = _locality(spec.locality)
     return found
 
 
@@ -140,6 +142,21 @@ def _connection_pool(
     if section.HasField("http2_keepalive"):
         given["http2_keepalive"] = upstreams.Http2Keepalive(**_given(section.http2_keepalive))
     return upstreams.ConnectionPool(**given)
+
+
+def _locality(section: destination_policy_pb2.LocalityPolicy) -> upstreams.Locality | None:
+    match section.WhichOneof("way"):
+        case "failover":
+            pairs = sorted((getattr(one, "from"), one.to) for one in section.failover.regions)
+            return upstreams.Failover(regions=tuple(pairs))
+        case "distribution":
+            shares = sorted(
+                (getattr(one, "from"), tuple(sorted(one.to.items())))
+                for one in section.distribution.shares
+            )
+            return upstreams.Distribution(shares=tuple(shares))
+        case _:
+            return None
 
 
 def _given(section: message.Message) -> dict[str, Any]:

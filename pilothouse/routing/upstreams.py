@@ -149,6 +149,28 @@ class ConnectionPool:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Failover:
+    """The nearest endpoints, and what comes after a region."""
+
+    regions: tuple[tuple[str, str], ...] = ()
+    """From where to where; sorted."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """Weights by place, for proxies in different places.
+
+    A place is ``*``, or one to three names (region, zone, sub-zone) with ``/`` between.
+    """
+
+    shares: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+    """From where to where and how much; sorted."""
+
+
+Locality = Failover | Distribution
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All sections: how proxies talk to a cluster."""
 
@@ -158,6 +180,7 @@ class Settings:
     outlier_detection: OutlierDetection | None = None
     health_check: HealthCheck | None = None
     connection_pool: ConnectionPool = ConnectionPool()
+    locality: Locality | None = None
 
 
 DEFAULTS = Settings()
@@ -172,3 +195,4 @@ class Sections(TypedDict, total=False):
     outlier_detection: OutlierDetection
     health_check: HealthCheck | None
     connection_pool: ConnectionPool
+    locality: Locality | None

@@ -15,6 +15,19 @@ from pilothouse.routing import plan
 from tests.support import envoy_plans, envoy_static, meshes
 
 PORT = 80
+ANYWHERE = services.Locality()
+
+
+def at(port: int, place: str = "") -> services.Endpoint:
+    """An endpoint on a port of this machine, at REGION/ZONE/SUB-ZONE or a part of it."""
+    found: services.Endpoint = meshes.endpoint(envoy_plans.LOOPBACK, port, locality=locality(place))
+    return found
+
+
+def locality(place: str) -> services.Locality:
+    """REGION/ZONE/SUB-ZONE or a part of it."""
+    region, zone, sub_zone, *_ = *place.split("/"), "", "", ""
+    return services.Locality(region=region, zone=zone, sub_zone=sub_zone)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,9 +73,10 @@ class World:
 
 @contextlib.asynccontextmanager
 async def running(
-    endpoints: Mapping[str, Iterable[int]],
+    endpoints: Mapping[str, Iterable[int | services.Endpoint]],
     policies: Mapping[str, str],
     *more: services.Service,
+    locality: services.Locality = ANYWHERE,
 ) -> AsyncIterator[World]:
     """A sidecar in a mesh of HTTP services, until the block ends.
 
@@ -71,18 +85,20 @@ async def running(
         policies: Specs of DestinationPolicies without their service, in YAML flow style without
             the braces, by service.
         more: Services that are no plain HTTP services on port 80.
+        locality: Where the sidecar is.
     """
     given = {one.key.name: one for one in more}
     mesh = meshes.mesh(
         *(given.get(name) or meshes.service(name, meshes.port(PORT)) for name in endpoints),
         *(meshes.policy(name, f"{{service: {name}, {spec}}}") for name, spec in policies.items()),
         endpoints={
-            name: [meshes.endpoint(envoy_plans.LOOPBACK, port) for port in ports]
+            name: [at(port) if isinstance(port, int) else port for port in ports]
             for name, ports in endpoints.items()
         },
     )
     planned = meshes.planned(
-        mesh, meshes.sidecar(bind_address=envoy_plans.LOOPBACK, outbound_port=0)
+        mesh,
+        meshes.sidecar(bind_address=envoy_plans.LOOPBACK, outbound_port=0, locality=locality),
     )
     snapshot = translate.Translator().snapshot(planned, {})
     async with (

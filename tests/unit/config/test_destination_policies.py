@@ -26,6 +26,13 @@ def broken(spec: str) -> list[str]:
         "loadBalancer: {policy: MAGLEV, maglevTableSize: 5000011, hashBy: [{sourceIp: true}]}",
         "loadBalancer: {warmup: {duration: 1ms, minPercent: 100, aggression: 0.5}}",
         "loadBalancer: {policy: ROUND_ROBIN, warmup: {duration: 1h}}",
+        "locality: {}",
+        "locality: {failover: {}}",
+        "locality: {failover: {regions: [{from: eu-1, to: us_1.a}, {from: us, to: eu-1}]}}",
+        (
+            "locality: {distribution: {shares: [{from: '*', to: {eu: 0, eu/a: 1000}},"
+            " {from: eu/a/b, to: {'*': 1}}]}}"
+        ),
         "outlierDetection: {}",
         "outlierDetection: {consecutive5xx: 0}",
         (
@@ -131,6 +138,55 @@ def test_what_is_right_is_accepted(spec: str):
                 ),
                 "spec.loadBalancer.warmup.duration: must be greater than 0s",
                 "spec.loadBalancer.warmup.aggression: must be greater than 0, is -1",
+            ],
+        ),
+        (
+            (
+                "locality: {failover: {regions: [{}, {from: eu, to: eu}, {from: eu, to: a/b},"
+                " {from: '*', to: us}]}}"
+            ),
+            [
+                "spec.locality.failover.regions[0].from: is required",
+                "spec.locality.failover.regions[0].to: is required",
+                "spec.locality.failover.regions[1].to: must be another region than from",
+                (
+                    "spec.locality.failover.regions[2].from: the region eu is taken by"
+                    " spec.locality.failover.regions[1].from"
+                ),
+                ("spec.locality.failover.regions[2].to: must be the name of a region, is 'a/b'"),
+                "spec.locality.failover.regions[3].from: must be the name of a region, is '*'",
+            ],
+        ),
+        (
+            "locality: {distribution: {}}",
+            ["spec.locality.distribution.shares: must have 1 to 100 entries, has 0"],
+        ),
+        (
+            (
+                "locality: {distribution: {shares: [{}, {from: a/b/c/d, to: {eu: 0}},"
+                " {from: a, to: {'*/b': 1001, eu/: 1}}, {from: a, to: {a: 1}}]}}"
+            ),
+            [
+                "spec.locality.distribution.shares[0].from: is required",
+                "spec.locality.distribution.shares[0].to: must have 1 to 100 entries, has 0",
+                (
+                    "spec.locality.distribution.shares[1].from: must be REGION, REGION/ZONE,"
+                    " REGION/ZONE/SUB-ZONE or *, is 'a/b/c/d'"
+                ),
+                "spec.locality.distribution.shares[1].to: must have a weight greater than 0",
+                (
+                    "spec.locality.distribution.shares[2].to[*/b]: must be REGION, REGION/ZONE,"
+                    " REGION/ZONE/SUB-ZONE or *, is '*/b'"
+                ),
+                "spec.locality.distribution.shares[2].to[*/b]: must be at most 1000, is 1001",
+                (
+                    "spec.locality.distribution.shares[2].to[eu/]: must be REGION, REGION/ZONE,"
+                    " REGION/ZONE/SUB-ZONE or *, is 'eu/'"
+                ),
+                (
+                    "spec.locality.distribution.shares[3].from: the place a is taken by"
+                    " spec.locality.distribution.shares[2].from"
+                ),
             ],
         ),
         (

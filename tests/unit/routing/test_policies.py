@@ -103,6 +103,22 @@ def settings(*specs: str) -> upstreams.Settings:
         ),
         ("healthCheck: {}", upstreams.Settings()),
         ("connectionPool: {}", upstreams.Settings()),
+        ("locality: {}", upstreams.Settings()),
+        (
+            "locality: {failover: {regions: [{from: us, to: eu}, {from: eu, to: us}]}}",
+            upstreams.Settings(locality=upstreams.Failover(regions=(("eu", "us"), ("us", "eu")))),
+        ),
+        (
+            (
+                "locality: {distribution: {shares: [{from: eu, to: {us: 0, eu/a: 1}},"
+                " {from: '*', to: {'*': 1}}]}}"
+            ),
+            upstreams.Settings(
+                locality=upstreams.Distribution(
+                    shares=(("*", (("*", 1),)), ("eu", (("eu/a", 1), ("us", 0))))
+                )
+            ),
+        ),
         (
             (
                 "connectionPool: {httpVersion: HTTP2, maxRequestsPerConnection: 1, idleTimeout: 0s,"

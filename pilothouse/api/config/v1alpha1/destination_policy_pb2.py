@@ -28,7 +28,7 @@ from pilothouse.api.config.v1alpha1 import metadata_pb2 as pilothouse_dot_api_do
 from pilothouse.api.status.v1alpha1 import status_pb2 as pilothouse_dot_api_dot_status_dot_v1alpha1_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n7pilothouse/api/config/v1alpha1/destination_policy.proto\x12\x1epilothouse.api.config.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a-pilothouse/api/config/v1alpha1/metadata.proto\x1a+pilothouse/api/status/v1alpha1/status.proto\"\xce\x01\n\x11\x44\x65stinationPolicy\x12<\n\x08metadata\x18\x01 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.ObjectMeta\x12\x43\n\x04spec\x18\x02 \x01(\x0b\x32\x35.pilothouse.api.config.v1alpha1.DestinationPolicySpec\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32&.pilothouse.api.status.v1alpha1.Status\"\xd8\x04\n\x15\x44\x65stinationPolicySpec\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12Q\n\x06labels\x18\x03 \x03(\x0b\x32\x41.pilothouse.api.config.v1alpha1.DestinationPolicySpec.LabelsEntry\x12\x32\n\x0f\x63onnect_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x43\n\rload_balancer\x18\x05 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.LoadBalancer\x12G\n\x0f\x63ircuit_breaker\x18\x06 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.CircuitBreaker\x12K\n\x11outlier_detection\x18\x07 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.OutlierDetection\x12\x41\n\x0chealth_check\x18\x08 \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.HealthCheck\x12G\n\x0f\x63onnection_pool\x18\t \x01(\x0b\x32..pilothouse.api.config.v1alpha1.ConnectionPool\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xf4\x03\n\x0cLoadBalancer\x12\x43\n\x06policy\x18\x01 \x01(\x0e\x32\x33.pilothouse.api.config.v1alpha1.LoadBalancer.Policy\x12 \n\x13min_healthy_percent\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x38\n\x07hash_by\x18\x03 \x03(\x0b\x32\'.pilothouse.api.config.v1alpha1.HashKey\x12\x1a\n\rring_min_size\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1e\n\x11maglev_table_size\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x36\n\x06warmup\x18\x06 \x01(\x0b\x32&.pilothouse.api.config.v1alpha1.Warmup\"\x8e\x01\n\x06Policy\x12\x16\n\x12POLICY_UNSPECIFIED\x10\x00\x12\x18\n\x14POLICY_LEAST_REQUEST\x10\x01\x12\x16\n\x12POLICY_ROUND_ROBIN\x10\x02\x12\x11\n\rPOLICY_RANDOM\x10\x03\x12\x14\n\x10POLICY_RING_HASH\x10\x04\x12\x11\n\rPOLICY_MAGLEV\x10\x05\x42\x16\n\x14_min_healthy_percentB\x10\n\x0e_ring_min_sizeB\x14\n\x12_maglev_table_size\"\xd4\x01\n\x0e\x43ircuitBreaker\x12\x1c\n\x0fmax_connections\x18\x01 \x01(\rH\x00\x88\x01\x01\x12!\n\x14max_pending_requests\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x19\n\x0cmax_requests\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x18\n\x0bmax_retries\x18\x04 \x01(\rH\x03\x88\x01\x01\x42\x12\n\x10_max_connectionsB\x17\n\x15_max_pending_requestsB\x0f\n\r_max_requestsB\x0e\n\x0c_max_retries\"\xb8\x03\n\x10OutlierDetection\x12\x1c\n\x0f\x63onsecutive_5xx\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\'\n\x1a\x63onsecutive_gateway_errors\x18\x02 \x01(\rH\x01\x88\x01\x01\x12.\n!consecutive_local_origin_failures\x18\x03 \x01(\rH\x02\x88\x01\x01\x12+\n\x08interval\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12\x62\x61se_ejection_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11max_ejection_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12!\n\x14max_ejection_percent\x18\x07 \x01(\rH\x03\x88\x01\x01\x42\x12\n\x10_consecutive_5xxB\x1d\n\x1b_consecutive_gateway_errorsB$\n\"_consecutive_local_origin_failuresB\x17\n\x15_max_ejection_percent\"\xd2\x03\n\x0bHealthCheck\x12?\n\x04http\x18\x01 \x01(\x0b\x32/.pilothouse.api.config.v1alpha1.HttpHealthCheckH\x00\x12=\n\x03tcp\x18\x02 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.TcpHealthCheckH\x00\x12?\n\x04grpc\x18\x03 \x01(\x0b\x32/.pilothouse.api.config.v1alpha1.GrpcHealthCheckH\x00\x12*\n\x07timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08interval\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ridle_interval\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12 \n\x13unhealthy_threshold\x18\x06 \x01(\rH\x01\x88\x01\x01\x12\x1e\n\x11healthy_threshold\x18\x07 \x01(\rH\x02\x88\x01\x01\x42\x07\n\x05\x63heckB\x16\n\x14_unhealthy_thresholdB\x14\n\x12_healthy_threshold\"l\n\x0fHttpHealthCheck\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12=\n\x08statuses\x18\x03 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.StatusRange\"8\n\x0bStatusRange\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\x11\n\x04last\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\x07\n\x05_last\"\x10\n\x0eTcpHealthCheck\"\"\n\x0fGrpcHealthCheck\x12\x0f\n\x07service\x18\x01 \x01(\t\"\xd2\x04\n\x0e\x43onnectionPool\x12P\n\x0chttp_version\x18\x01 \x01(\x0e\x32:.pilothouse.api.config.v1alpha1.ConnectionPool.HttpVersion\x12(\n\x1bmax_requests_per_connection\x18\x02 \x01(\rH\x00\x88\x01\x01\x12/\n\x0cidle_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0cmax_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12#\n\x16max_concurrent_streams\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x43\n\rtcp_keepalive\x18\x06 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.TcpKeepalive\x12G\n\x0fhttp2_keepalive\x18\x07 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.Http2Keepalive\"t\n\x0bHttpVersion\x12\x1c\n\x18HTTP_VERSION_UNSPECIFIED\x10\x00\x12\x16\n\x12HTTP_VERSION_HTTP1\x10\x01\x12\x16\n\x12HTTP_VERSION_HTTP2\x10\x02\x12\x17\n\x13HTTP_VERSION_CLIENT\x10\x03\x42\x1e\n\x1c_max_requests_per_connectionB\x19\n\x17_max_concurrent_streams\"\x84\x01\n\x0cTcpKeepalive\x12\x13\n\x06probes\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\'\n\x04time\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationB\t\n\x07_probes\"i\n\x0eHttp2Keepalive\x12+\n\x08interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x90\x01\n\x07HashKey\x12\x10\n\x06header\x18\x01 \x01(\tH\x00\x12<\n\x06\x63ookie\x18\x02 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.HashCookieH\x00\x12\x19\n\x0fquery_parameter\x18\x03 \x01(\tH\x00\x12\x13\n\tsource_ip\x18\x04 \x01(\x08H\x00\x42\x05\n\x03key\"P\n\nHashCookie\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04path\x18\x03 \x01(\t\"\x87\x01\n\x06Warmup\x12+\n\x08\x64uration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x0bmin_percent\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x17\n\naggression\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\x0e\n\x0c_min_percentB\r\n\x0b_aggressionb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n7pilothouse/api/config/v1alpha1/destination_policy.proto\x12\x1epilothouse.api.config.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a-pilothouse/api/config/v1alpha1/metadata.proto\x1a+pilothouse/api/status/v1alpha1/status.proto\"\xce\x01\n\x11\x44\x65stinationPolicy\x12<\n\x08metadata\x18\x01 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.ObjectMeta\x12\x43\n\x04spec\x18\x02 \x01(\x0b\x32\x35.pilothouse.api.config.v1alpha1.DestinationPolicySpec\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32&.pilothouse.api.status.v1alpha1.Status\"\x9a\x05\n\x15\x44\x65stinationPolicySpec\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12Q\n\x06labels\x18\x03 \x03(\x0b\x32\x41.pilothouse.api.config.v1alpha1.DestinationPolicySpec.LabelsEntry\x12\x32\n\x0f\x63onnect_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x43\n\rload_balancer\x18\x05 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.LoadBalancer\x12G\n\x0f\x63ircuit_breaker\x18\x06 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.CircuitBreaker\x12K\n\x11outlier_detection\x18\x07 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.OutlierDetection\x12\x41\n\x0chealth_check\x18\x08 \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.HealthCheck\x12G\n\x0f\x63onnection_pool\x18\t \x01(\x0b\x32..pilothouse.api.config.v1alpha1.ConnectionPool\x12@\n\x08locality\x18\n \x01(\x0b\x32..pilothouse.api.config.v1alpha1.LocalityPolicy\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xf4\x03\n\x0cLoadBalancer\x12\x43\n\x06policy\x18\x01 \x01(\x0e\x32\x33.pilothouse.api.config.v1alpha1.LoadBalancer.Policy\x12 \n\x13min_healthy_percent\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x38\n\x07hash_by\x18\x03 \x03(\x0b\x32\'.pilothouse.api.config.v1alpha1.HashKey\x12\x1a\n\rring_min_size\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1e\n\x11maglev_table_size\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x36\n\x06warmup\x18\x06 \x01(\x0b\x32&.pilothouse.api.config.v1alpha1.Warmup\"\x8e\x01\n\x06Policy\x12\x16\n\x12POLICY_UNSPECIFIED\x10\x00\x12\x18\n\x14POLICY_LEAST_REQUEST\x10\x01\x12\x16\n\x12POLICY_ROUND_ROBIN\x10\x02\x12\x11\n\rPOLICY_RANDOM\x10\x03\x12\x14\n\x10POLICY_RING_HASH\x10\x04\x12\x11\n\rPOLICY_MAGLEV\x10\x05\x42\x16\n\x14_min_healthy_percentB\x10\n\x0e_ring_min_sizeB\x14\n\x12_maglev_table_size\"\xd4\x01\n\x0e\x43ircuitBreaker\x12\x1c\n\x0fmax_connections\x18\x01 \x01(\rH\x00\x88\x01\x01\x12!\n\x14max_pending_requests\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x19\n\x0cmax_requests\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x18\n\x0bmax_retries\x18\x04 \x01(\rH\x03\x88\x01\x01\x42\x12\n\x10_max_connectionsB\x17\n\x15_max_pending_requestsB\x0f\n\r_max_requestsB\x0e\n\x0c_max_retries\"\xb8\x03\n\x10OutlierDetection\x12\x1c\n\x0f\x63onsecutive_5xx\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\'\n\x1a\x63onsecutive_gateway_errors\x18\x02 \x01(\rH\x01\x88\x01\x01\x12.\n!consecutive_local_origin_failures\x18\x03 \x01(\rH\x02\x88\x01\x01\x12+\n\x08interval\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12\x62\x61se_ejection_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11max_ejection_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12!\n\x14max_ejection_percent\x18\x07 \x01(\rH\x03\x88\x01\x01\x42\x12\n\x10_consecutive_5xxB\x1d\n\x1b_consecutive_gateway_errorsB$\n\"_consecutive_local_origin_failuresB\x17\n\x15_max_ejection_percent\"\xd2\x03\n\x0bHealthCheck\x12?\n\x04http\x18\x01 \x01(\x0b\x32/.pilothouse.api.config.v1alpha1.HttpHealthCheckH\x00\x12=\n\x03tcp\x18\x02 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.TcpHealthCheckH\x00\x12?\n\x04grpc\x18\x03 \x01(\x0b\x32/.pilothouse.api.config.v1alpha1.GrpcHealthCheckH\x00\x12*\n\x07timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08interval\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ridle_interval\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12 \n\x13unhealthy_threshold\x18\x06 \x01(\rH\x01\x88\x01\x01\x12\x1e\n\x11healthy_threshold\x18\x07 \x01(\rH\x02\x88\x01\x01\x42\x07\n\x05\x63heckB\x16\n\x14_unhealthy_thresholdB\x14\n\x12_healthy_threshold\"l\n\x0fHttpHealthCheck\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12=\n\x08statuses\x18\x03 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.StatusRange\"8\n\x0bStatusRange\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\x11\n\x04last\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\x07\n\x05_last\"\x10\n\x0eTcpHealthCheck\"\"\n\x0fGrpcHealthCheck\x12\x0f\n\x07service\x18\x01 \x01(\t\"\xd2\x04\n\x0e\x43onnectionPool\x12P\n\x0chttp_version\x18\x01 \x01(\x0e\x32:.pilothouse.api.config.v1alpha1.ConnectionPool.HttpVersion\x12(\n\x1bmax_requests_per_connection\x18\x02 \x01(\rH\x00\x88\x01\x01\x12/\n\x0cidle_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0cmax_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12#\n\x16max_concurrent_streams\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x43\n\rtcp_keepalive\x18\x06 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.TcpKeepalive\x12G\n\x0fhttp2_keepalive\x18\x07 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.Http2Keepalive\"t\n\x0bHttpVersion\x12\x1c\n\x18HTTP_VERSION_UNSPECIFIED\x10\x00\x12\x16\n\x12HTTP_VERSION_HTTP1\x10\x01\x12\x16\n\x12HTTP_VERSION_HTTP2\x10\x02\x12\x17\n\x13HTTP_VERSION_CLIENT\x10\x03\x42\x1e\n\x1c_max_requests_per_connectionB\x19\n\x17_max_concurrent_streams\"\x84\x01\n\x0cTcpKeepalive\x12\x13\n\x06probes\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\'\n\x04time\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationB\t\n\x07_probes\"i\n\x0eHttp2Keepalive\x12+\n\x08interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x90\x01\n\x07HashKey\x12\x10\n\x06header\x18\x01 \x01(\tH\x00\x12<\n\x06\x63ookie\x18\x02 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.HashCookieH\x00\x12\x19\n\x0fquery_parameter\x18\x03 \x01(\tH\x00\x12\x13\n\tsource_ip\x18\x04 \x01(\x08H\x00\x42\x05\n\x03key\"P\n\nHashCookie\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04path\x18\x03 \x01(\t\"\x87\x01\n\x06Warmup\x12+\n\x08\x64uration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x0bmin_percent\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x17\n\naggression\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\x0e\n\x0c_min_percentB\r\n\x0b_aggression\"\xab\x01\n\x0eLocalityPolicy\x12\x44\n\x08\x66\x61ilover\x18\x01 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.LocalityFailoverH\x00\x12L\n\x0c\x64istribution\x18\x02 \x01(\x0b\x32\x34.pilothouse.api.config.v1alpha1.LocalityDistributionH\x00\x42\x05\n\x03way\"S\n\x10LocalityFailover\x12?\n\x07regions\x18\x01 \x03(\x0b\x32..pilothouse.api.config.v1alpha1.RegionFailover\"*\n\x0eRegionFailover\x12\x0c\n\x04\x66rom\x18\x01 \x01(\t\x12\n\n\x02to\x18\x02 \x01(\t\"V\n\x14LocalityDistribution\x12>\n\x06shares\x18\x01 \x03(\x0b\x32..pilothouse.api.config.v1alpha1.LocalityShares\"\x8d\x01\n\x0eLocalityShares\x12\x0c\n\x04\x66rom\x18\x01 \x01(\t\x12\x42\n\x02to\x18\x02 \x03(\x0b\x32\x36.pilothouse.api.config.v1alpha1.LocalityShares.ToEntry\x1a)\n\x07ToEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,42 +37,56 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DESTINATIONPOLICYSPEC_LABELSENTRY']._loaded_options = None
   _globals['_DESTINATIONPOLICYSPEC_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_LOCALITYSHARES_TOENTRY']._loaded_options = None
+  _globals['_LOCALITYSHARES_TOENTRY']._serialized_options = b'8\001'
   _globals['_DESTINATIONPOLICY']._serialized_start=216
   _globals['_DESTINATIONPOLICY']._serialized_end=422
   _globals['_DESTINATIONPOLICYSPEC']._serialized_start=425
-  _globals['_DESTINATIONPOLICYSPEC']._serialized_end=1025
-  _globals['_DESTINATIONPOLICYSPEC_LABELSENTRY']._serialized_start=980
-  _globals['_DESTINATIONPOLICYSPEC_LABELSENTRY']._serialized_end=1025
-  _globals['_LOADBALANCER']._serialized_start=1028
-  _globals['_LOADBALANCER']._serialized_end=1528
-  _globals['_LOADBALANCER_POLICY']._serialized_start=1322
-  _globals['_LOADBALANCER_POLICY']._serialized_end=1464
-  _globals['_CIRCUITBREAKER']._serialized_start=1531
-  _globals['_CIRCUITBREAKER']._serialized_end=1743
-  _globals['_OUTLIERDETECTION']._serialized_start=1746
-  _globals['_OUTLIERDETECTION']._serialized_end=2186
-  _globals['_HEALTHCHECK']._serialized_start=2189
-  _globals['_HEALTHCHECK']._serialized_end=2655
-  _globals['_HTTPHEALTHCHECK']._serialized_start=2657
-  _globals['_HTTPHEALTHCHECK']._serialized_end=2765
-  _globals['_STATUSRANGE']._serialized_start=2767
-  _globals['_STATUSRANGE']._serialized_end=2823
-  _globals['_TCPHEALTHCHECK']._serialized_start=2825
-  _globals['_TCPHEALTHCHECK']._serialized_end=2841
-  _globals['_GRPCHEALTHCHECK']._serialized_start=2843
-  _globals['_GRPCHEALTHCHECK']._serialized_end=2877
-  _globals['_CONNECTIONPOOL']._serialized_start=2880
-  _globals['_CONNECTIONPOOL']._serialized_end=3474
-  _globals['_CONNECTIONPOOL_HTTPVERSION']._serialized_start=3299
-  _globals['_CONNECTIONPOOL_HTTPVERSION']._serialized_end=3415
-  _globals['_TCPKEEPALIVE']._serialized_start=3477
-  _globals['_TCPKEEPALIVE']._serialized_end=3609
-  _globals['_HTTP2KEEPALIVE']._serialized_start=3611
-  _globals['_HTTP2KEEPALIVE']._serialized_end=3716
-  _globals['_HASHKEY']._serialized_start=3719
-  _globals['_HASHKEY']._serialized_end=3863
-  _globals['_HASHCOOKIE']._serialized_start=3865
-  _globals['_HASHCOOKIE']._serialized_end=3945
-  _globals['_WARMUP']._serialized_start=3948
-  _globals['_WARMUP']._serialized_end=4083
+  _globals['_DESTINATIONPOLICYSPEC']._serialized_end=1091
+  _globals['_DESTINATIONPOLICYSPEC_LABELSENTRY']._serialized_start=1046
+  _globals['_DESTINATIONPOLICYSPEC_LABELSENTRY']._serialized_end=1091
+  _globals['_LOADBALANCER']._serialized_start=1094
+  _globals['_LOADBALANCER']._serialized_end=1594
+  _globals['_LOADBALANCER_POLICY']._serialized_start=1388
+  _globals['_LOADBALANCER_POLICY']._serialized_end=1530
+  _globals['_CIRCUITBREAKER']._serialized_start=1597
+  _globals['_CIRCUITBREAKER']._serialized_end=1809
+  _globals['_OUTLIERDETECTION']._serialized_start=1812
+  _globals['_OUTLIERDETECTION']._serialized_end=2252
+  _globals['_HEALTHCHECK']._serialized_start=2255
+  _globals['_HEALTHCHECK']._serialized_end=2721
+  _globals['_HTTPHEALTHCHECK']._serialized_start=2723
+  _globals['_HTTPHEALTHCHECK']._serialized_end=2831
+  _globals['_STATUSRANGE']._serialized_start=2833
+  _globals['_STATUSRANGE']._serialized_end=2889
+  _globals['_TCPHEALTHCHECK']._serialized_start=2891
+  _globals['_TCPHEALTHCHECK']._serialized_end=2907
+  _globals['_GRPCHEALTHCHECK']._serialized_start=2909
+  _globals['_GRPCHEALTHCHECK']._serialized_end=2943
+  _globals['_CONNECTIONPOOL']._serialized_start=2946
+  _globals['_CONNECTIONPOOL']._serialized_end=3540
+  _globals['_CONNECTIONPOOL_HTTPVERSION']._serialized_start=3365
+  _globals['_CONNECTIONPOOL_HTTPVERSION']._serialized_end=3481
+  _globals['_TCPKEEPALIVE']._serialized_start=3543
+  _globals['_TCPKEEPALIVE']._serialized_end=3675
+  _globals['_HTTP2KEEPALIVE']._serialized_start=3677
+  _globals['_HTTP2KEEPALIVE']._serialized_end=3782
+  _globals['_HASHKEY']._serialized_start=3785
+  _globals['_HASHKEY']._serialized_end=3929
+  _globals['_HASHCOOKIE']._serialized_start=3931
+  _globals['_HASHCOOKIE']._serialized_end=4011
+  _globals['_WARMUP']._serialized_start=4014
+  _globals['_WARMUP']._serialized_end=4149
+  _globals['_LOCALITYPOLICY']._serialized_start=4152
+  _globals['_LOCALITYPOLICY']._serialized_end=4323
+  _globals['_LOCALITYFAILOVER']._serialized_start=4325
+  _globals['_LOCALITYFAILOVER']._serialized_end=4408
+  _globals['_REGIONFAILOVER']._serialized_start=4410
+  _globals['_REGIONFAILOVER']._serialized_end=4452
+  _globals['_LOCALITYDISTRIBUTION']._serialized_start=4454
+  _globals['_LOCALITYDISTRIBUTION']._serialized_end=4540
+  _globals['_LOCALITYSHARES']._serialized_start=4543
+  _globals['_LOCALITYSHARES']._serialized_end=4684
+  _globals['_LOCALITYSHARES_TOENTRY']._serialized_start=4643
+  _globals['_LOCALITYSHARES_TOENTRY']._serialized_end=4684
 # @@protoc_insertion_point(module_scope)

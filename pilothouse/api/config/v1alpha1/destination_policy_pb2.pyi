@@ -97,6 +97,7 @@ class DestinationPolicySpec(_message.Message):
     OUTLIER_DETECTION_FIELD_NUMBER: _builtins.int
     HEALTH_CHECK_FIELD_NUMBER: _builtins.int
     CONNECTION_POOL_FIELD_NUMBER: _builtins.int
+    LOCALITY_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """Name of the service. Required."""
     namespace: _builtins.str
@@ -129,6 +130,10 @@ class DestinationPolicySpec(_message.Message):
     def connection_pool(self) -> Global___ConnectionPool:
         """Connections to the endpoints. Unset means the defaults of its fields."""
 
+    @_builtins.property
+    def locality(self) -> Global___LocalityPolicy:
+        """Which endpoints a proxy prefers, by where it and they are. Unset means that all endpoints are alike."""
+
     def __init__(
         self,
         *,
@@ -141,10 +146,11 @@ class DestinationPolicySpec(_message.Message):
         outlier_detection: Global___OutlierDetection | None = ...,
         health_check: Global___HealthCheck | None = ...,
         connection_pool: Global___ConnectionPool | None = ...,
+        locality: Global___LocalityPolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "load_balancer", b"load_balancer", "outlier_detection", b"outlier_detection"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "load_balancer", b"load_balancer", "locality", b"locality", "outlier_detection", b"outlier_detection"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "labels", b"labels", "load_balancer", b"load_balancer", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "service", b"service"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "labels", b"labels", "load_balancer", b"load_balancer", "locality", b"locality", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "service", b"service"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -808,3 +814,155 @@ class Warmup(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_percent) -> _WhichOneofReturnType__min_percent | None: ...
 
 Global___Warmup: _TypeAlias = Warmup  # noqa: Y015
+
+@_typing.final
+class LocalityPolicy(_message.Message):
+    """What places count for. A place is a region, a zone in it, and a sub-zone in that: endpoints' as the registry tells, a proxy's as it says itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAILOVER_FIELD_NUMBER: _builtins.int
+    DISTRIBUTION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def failover(self) -> Global___LocalityFailover:
+        """The nearest endpoints that are healthy."""
+
+    @_builtins.property
+    def distribution(self) -> Global___LocalityDistribution:
+        """So much to each place."""
+
+    def __init__(
+        self,
+        *,
+        failover: Global___LocalityFailover | None = ...,
+        distribution: Global___LocalityDistribution | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["distribution", b"distribution", "failover", b"failover", "way", b"way"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["distribution", b"distribution", "failover", b"failover", "way", b"way"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_way: _TypeAlias = _typing.Literal["failover", "distribution"]  # noqa: Y015
+    _WhichOneofArgType_way: _TypeAlias = _typing.Literal["way", b"way"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_way) -> _WhichOneofReturnType_way | None: ...
+
+Global___LocalityPolicy: _TypeAlias = LocalityPolicy  # noqa: Y015
+
+@_typing.final
+class LocalityFailover(_message.Message):
+    """Requests go to endpoints in the proxy's own sub-zone; as far as these are not healthy or not there, to those in its zone, then in its region,
+    then in the regions below, then to all others. Health is what health checks and outlier detection find. A proxy of no known region prefers none.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REGIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def regions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegionFailover]:
+        """What comes after a proxy's own region. Each `from` at most once."""
+
+    def __init__(
+        self,
+        *,
+        regions: _abc.Iterable[Global___RegionFailover] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["regions", b"regions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LocalityFailover: _TypeAlias = LocalityFailover  # noqa: Y015
+
+@_typing.final
+class RegionFailover(_message.Message):
+    """Where requests go when a region fails."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FROM_FIELD_NUMBER: _builtins.int
+    TO_FIELD_NUMBER: _builtins.int
+    to: _builtins.str
+    """The region that is preferred to all others then. Required, and not `from`."""
+    def __init__(
+        self,
+        *,
+        to: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from", b"from", "to", b"to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegionFailover: _TypeAlias = RegionFailover  # noqa: Y015
+
+@_typing.final
+class LocalityDistribution(_message.Message):
+    """Shares of requests by place. As far as the endpoints of a place are not healthy, the others take over its share."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedCompositeFieldContainer[Global___LocalityShares]:
+        """For proxies in different places. The most specific `from` counts; proxies that none fits treat all endpoints alike. 1 to 100, each `from` once."""
+
+    def __init__(
+        self,
+        *,
+        shares: _abc.Iterable[Global___LocalityShares] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["shares", b"shares"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LocalityDistribution: _TypeAlias = LocalityDistribution  # noqa: Y015
+
+@_typing.final
+class LocalityShares(_message.Message):
+    """The shares of proxies in one place."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ToEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    FROM_FIELD_NUMBER: _builtins.int
+    TO_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def to(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Relative weights by place, written likewise. The most specific one counts for an endpoint; those that none fits get nothing.
+        0 to 1000 each, at least one greater than 0, at most 100.
+        """
+
+    def __init__(
+        self,
+        *,
+        to: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from", b"from", "to", b"to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LocalityShares: _TypeAlias = LocalityShares  # noqa: Y015

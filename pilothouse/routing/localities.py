@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The endpoints of a cluster as a proxy at one place prefers them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import assert_never
+
+from pilothouse.model import services
+from pilothouse.routing import plan, upstreams
+
+_SCALE = 10_000
+"""Weights are whole numbers: the share of a place is cut finely enough for its localities."""
+
+
+def arrange(
+    found: plan.ClusterEndpoints, policy: upstreams.Locality, place: services.Locality
+) -> plan.ClusterEndpoints:
+    """Give localities their priorities or weights.
+
+    Args:
+        found: All endpoints, without priorities.
+        policy: What the cluster's policy says of places.
+        place: Where the proxy is.
+    """
+    match policy:
+        case upstreams.Failover():
+            localities = _failover(found.localities, policy, place)
+        case upstreams.Distribution():
+            localities = _distribution(found.localities, policy, place)
+        case _:
+            assert_never(policy)
+    return dataclasses.replace(found, localities=localities)
+
+
+def _failover(
+    localities: tuple[plan.LocalityEndpoints, ...],
+    policy: upstreams.Failover,
+    place: services.Locality,
+) -> tuple[plan.LocalityEndpoints, ...]:
+    if not place.region:
+        return localities
+    preferred = dict(policy.regions).get(place.region)
+    distances = [_distance(place, one.locality, preferred) for one in localities]
+    priorities = {distance: rank for rank, distance in enumerate(sorted(set(distances)))}
+    return tuple(
+        dataclasses.replace(one, priority=priorities[distance])
+        for one, distance in zip(localities, distances, strict=True)
+    )
+
+
+def _distance(one: services.Locality, other: services.Locality, preferred: str | None) -> int:
+    if other.region != one.region:
+        return 3 if other.region == preferred else 4
+    if other.zone != one.zone:
+        return 2
+    return 0 if other.sub_zone == one.sub_zone else 1
+
+
+def _distribution(
+    localities: tuple[plan.LocalityEndpoints, ...],
+    policy: upstreams.Distribution,
+    place: services.Locality,
+) -> tuple[plan.LocalityEndpoints, ...]:
+    shares = dict(policy.shares)
+    start = _most_specific(shares, place)
+    if start is None:
+        return localities
+    weights = dict(shares[start])
+    chosen = [(one, _most_specific(weights, one.locality)) for one in localities]
+    addresses: dict[str, int] = {}
+    for one, target in chosen:
+        if target is not None:
+            addresses[target] = addresses.get(target, 0) + len(one.addresses)
+    return tuple(
+        dataclasses.replace(
+            one, weight=max(1, _SCALE * weights[target] * len(one.addresses) // addresses[target])
+        )
+        for one, target in chosen
+        if target is not None and weights[target]
+    )
+
+
+def _most_specific(places: Iterable[str], locality: services.Locality) -> str | None:
+    """The longest of the places that a locality is in."""
+    names = (locality.region, locality.zone, locality.sub_zone)
+    inside = [
+        (len(parts), text)
+        for text in places
+        if (parts := () if text == "*" else tuple(text.split("/"))) == names[: len(parts)]
+    ]
+    return max(inside)[1] if inside else None
