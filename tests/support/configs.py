@@ -84,7 +84,8 @@ def _one_of_each(mapping: dict[str, Any], choices: dict[str, list[str]]) -> dict
 
 def _values(field: Any) -> strategies.SearchStrategy[Any]:
     if reading.is_map(field):
-        return strategies.dictionaries(_TEXT, _TEXT, max_size=3)
+        values = _single(field.message_type.fields_by_name["value"])
+        return strategies.dictionaries(_TEXT, values, max_size=3)
     if field.is_repeated:
         return strategies.lists(_single(field), max_size=3)
     return _single(field)
