@@ -66,6 +66,8 @@ def _route(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> 
         yield from _destination(f"{where}.destinations[{index}]", destination)
     yield from _weights(f"{where}.destinations", route)
     yield from _fate(where, route, at_gateway=at_gateway)
+    for index, mirror in enumerate(route.mirrors):
+        yield from _mirror(f"{where}.mirrors[{index}]", route, mirror)
     if route.HasField("timeout"):
         yield from checks.duration(f"{where}.timeout", route.timeout)
     if route.HasField("retry"):
@@ -119,6 +121,19 @@ def _destination(where: str, destination: route_rule_pb2.Destination) -> checks.
     if destination.weight > MAX_WEIGHT:
         most = f"must be at most {MAX_WEIGHT}, is {destination.weight}"
         yield from checks.broken(f"{where}.weight", most)
+
+
+def _mirror(
+    where: str, route: route_rule_pb2.HttpRoute, mirror: route_rule_pb2.HttpMirror
+) -> checks.Found:
+    if treatments.answers(route):
+        yield from checks.broken(where, "is for requests that are sent on")
+    yield from _destination(f"{where}.destination", mirror.destination)
+    for field in ("weight", "request_headers", "response_headers"):
+        if mirror.destination.HasField(field):
+            name = mirror.destination.DESCRIPTOR.fields_by_name[field].json_name
+            yield from checks.broken(f"{where}.destination.{name}", "is not for a mirror")
+    yield from checks.percent(f"{where}.percent", mirror.percent)
 
 
 def _weights(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:

@@ -11,7 +11,7 @@ from google.protobuf import wrappers_pb2
 
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2
 from pilothouse.api.envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
-from pilothouse.envoy import headers, names, rewrites, wire
+from pilothouse.envoy import filters, headers, names, rewrites, wire
 from pilothouse.routing import plan
 
 STREAM_IDLE_TIMEOUT_MS: Final = 300_000
@@ -60,7 +60,14 @@ def fill_forward(
         made.cluster_not_found_response_code = (
             route_components_pb2.RouteAction.INTERNAL_SERVER_ERROR
         )
-    return [name for name in clusters if name is not names.UNRESOLVED]
+    mirrors = [names.cluster(mirror.cluster) for mirror in forward.mirrors]
+    for name, mirror in zip(mirrors, forward.mirrors, strict=True):
+        # The host stays the one that was asked for, so that the other end routes it alike.
+        policy = made.request_mirror_policies.add(
+            cluster=name, disable_shadow_host_suffix_append=True
+        )
+        policy.runtime_fraction.default_value.CopyFrom(filters.millionths(mirror.millionths))
+    return [name for name in (*clusters, *mirrors) if name is not names.UNRESOLVED]
 
 
 @functools.lru_cache(maxsize=256)

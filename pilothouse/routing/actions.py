@@ -28,6 +28,7 @@ def action(
             timeout_ms=route.timeout_ms,
             retry=route.retry,
             rewrite=route.rewrite,
+            mirrors=_mirrors(bound, route, site),
         )
     # The Gateway API answers 500 for a reference that leads nowhere, Ingress controllers 503.
     status = 503 if bound.rule.from_ingress else max((one.status for one in missing), default=500)
@@ -68,6 +69,29 @@ def _shares(
         weights[share] = weights.get(share, 0) + destination.weight
     shares = tuple(dataclasses.replace(share, weight=weight) for share, weight in weights.items())
     return shares, missing
+
+
+def _mirrors(
+    bound: rules.Bound, route: parsed.RuleRoute, site: catalogue.Site
+) -> tuple[plan.Mirror, ...]:
+    """Where copies go; one that leads nowhere costs the requests nothing."""
+    found = [
+        (resolving.resolve(one.destination, bound.targets.get(one.destination.ref), site), one)
+        for one in route.mirrors
+    ]
+    return tuple(
+        plan.Mirror(cluster=cluster, millionths=one.millionths)
+        for cluster, one in found
+        if isinstance(cluster, plan.ClusterKey)
+    )
+
+
+def clusters(action: plan.Action) -> tuple[plan.ClusterKey, ...]:
+    """The clusters that requests or copies of them go to."""
+    if not isinstance(action, plan.Forward):
+        return ()
+    shares = (share.cluster for share in action.clusters if share.cluster is not None)
+    return (*shares, *(mirror.cluster for mirror in action.mirrors))
 
 
 def itself(

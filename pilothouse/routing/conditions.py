@@ -107,7 +107,7 @@ def _labelled(rule: parsed.Rule) -> tuple[Labelled, ...]:
     found = {
         (destination.ref.key, destination.labels)
         for route in rule.routes
-        for destination in route.destinations
+        for destination in route.reached
         if destination.labels and not destination.ref.external
     }
     return tuple(sorted(found))
@@ -232,13 +232,16 @@ def _route_problems(
             if site.itself is None and not (site.egress_only and fact.has_exit):
                 missing = actions.no_itself(site)
                 yield _Problem(missing.reason, f"{field}: {missing.message}")
-    for position, destination in enumerate(route.destinations):
+    named = [
+        *((f"destinations[{i}]", each) for i, each in enumerate(route.destinations)),
+        *((f"mirrors[{i}].destination", each.destination) for i, each in enumerate(route.mirrors)),
+    ]
+    for name, destination in named:
         target = bound.targets.get(destination.ref)
         for site in [one for one, _ in sites] or ([_NOWHERE] if target is None else []):
             found = resolving.resolve(destination, target, site)
             if isinstance(found, resolving.Unresolved):
-                where = f"{field}.destinations[{position}]"
-                yield _Problem(found.reason, f"{where}: {found.message}")
+                yield _Problem(found.reason, f"{field}.{name}: {found.message}")
 
 
 _NOWHERE = catalogue.Site(port=0)

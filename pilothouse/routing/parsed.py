@@ -54,6 +54,14 @@ class Destination:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """Where copies of requests go, as written."""
+
+    destination: Destination
+    millionths: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RuleRoute:
     """One entry of ``spec.http``."""
 
@@ -64,12 +72,18 @@ class RuleRoute:
     matches: tuple[Match, ...]
     """At least one."""
     destinations: tuple[Destination, ...]
+    mirrors: tuple[Mirror, ...]
     answer: plan.Redirect | plan.DirectResponse | None
     """What is answered instead of sending requests on."""
     timeout_ms: int
     retry: plan.Retry | None
     rewrite: treatment.Rewrite | None
     treatment: treatment.Treatment
+
+    @property
+    def reached(self) -> tuple[Destination, ...]:
+        """Where its requests or copies of them may go."""
+        return (*self.destinations, *(mirror.destination for mirror in self.mirrors))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

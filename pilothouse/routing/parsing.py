@@ -104,6 +104,13 @@ def _route(
             _destination(destination, namespace=rule.namespace)
             for destination in route.destinations
         ),
+        mirrors=tuple(
+            parsed.Mirror(
+                destination=_destination(mirror.destination, namespace=rule.namespace),
+                millionths=readers.millionths(mirror),
+            )
+            for mirror in route.mirrors
+        ),
         answer=http_actions.answer(route),
         timeout_ms=readers.milliseconds(route.timeout),
         retry=http_actions.retry(route.retry),

@@ -131,6 +131,15 @@ class WeightedCluster:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """Where copies of requests go."""
+
+    cluster: ClusterKey
+    millionths: int = 1_000_000
+    """The share of requests, of a million."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
     """When a failed request is tried again."""
 
@@ -149,6 +158,7 @@ class Forward:
     """0 means no limit."""
     retry: Retry | None = Retry()
     rewrite: treatment.Rewrite | None = None
+    mirrors: tuple[Mirror, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, Protocol
+
 from google.protobuf import duration_pb2
 
 from pilothouse.config import objects
@@ -17,3 +19,15 @@ def origins(meta: objects.Meta) -> plan.Origins:
 def milliseconds(duration: duration_pb2.Duration) -> int:
     """Whole milliseconds, rounded up: a tiny limit must not become 0, which means none."""
     return duration.seconds * 1000 + -(-duration.nanos // 1_000_000)
+
+
+class _Share(Protocol):
+    percent: float
+
+    def HasField(self, name: Literal["percent"]) -> bool:  # noqa: N802  protobuf's name
+        """Whether it is set."""
+
+
+def millionths(share: _Share) -> int:
+    """A share of requests, of a million; all of them when it is unset."""
+    return round(share.percent * 10_000) if share.HasField("percent") else 1_000_000

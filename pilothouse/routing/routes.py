@@ -118,9 +118,8 @@ def _compile(
     used: dict[plan.ClusterKey, bool] = {}
     for route in rule.routes:
         action = actions.action(bound, route, site=site, itself=itself)
-        for share in action.clusters if isinstance(action, plan.Forward) else ():
-            if share.cluster is not None:
-                used[share.cluster] = _is_extra(share.cluster, site, bound)
+        for key in actions.clusters(action):
+            used[key] = _is_extra(key, site, bound)
         for position, match in enumerate(route.matches):
             if match.port not in (None, site.port):
                 continue
@@ -247,4 +246,9 @@ def _rescope(route: plan.Route, scoped: Mapping[plan.ClusterKey, plan.ClusterKey
         else dataclasses.replace(share, cluster=scoped.get(share.cluster, share.cluster))
         for share in route.action.clusters
     )
-    return dataclasses.replace(route, action=dataclasses.replace(route.action, clusters=clusters))
+    mirrors = tuple(
+        dataclasses.replace(mirror, cluster=scoped.get(mirror.cluster, mirror.cluster))
+        for mirror in route.action.mirrors
+    )
+    action = dataclasses.replace(route.action, clusters=clusters, mirrors=mirrors)
+    return dataclasses.replace(route, action=action)

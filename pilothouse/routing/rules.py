@@ -65,7 +65,7 @@ def bind(
     """Look up the destinations of all rules; the answer is in key order."""
     bound: dict[keys.ObjectKey, Bound] = {}
     for rule in rules:
-        refs = {destination.ref for route in rule.routes for destination in route.destinations}
+        refs = {destination.ref for route in rule.routes for destination in route.reached}
         targets: list[tuple[parsed.Ref, Target]] = [
             (ref, externals.get(ref.key) if ref.external else services.get(ref.key))
             for ref in sorted(refs)
@@ -79,7 +79,7 @@ def _bind(rule: parsed.Rule, targets: tuple[tuple[parsed.Ref, Target], ...]) -> 
     uses = {
         (destination.ref.key, (port, destination.labels))
         for route in rule.routes
-        for destination in route.destinations
+        for destination in route.reached
         for port in possible_ports(destination, by_ref[destination.ref])
     }
     return Bound(rule=rule, targets=by_ref, uses=tuple(sorted(uses)))

@@ -40,13 +40,9 @@ def _fault(fault: route_rule_pb2.HttpFault) -> treated.Fault:
     aborts, delays = fault.HasField("abort"), fault.HasField("delay")
     return treated.Fault(
         delay_ms=readers.milliseconds(delay.duration),
-        delay_millionths=_millionths(delay) if delays else 0,
+        delay_millionths=readers.millionths(delay) if delays else 0,
         abort_http=abort.http_status,
         abort_grpc=grpc_statuses.NUMBERS.get(abort.grpc_status, 0),
-        abort_millionths=_millionths(abort) if aborts else 0,
+        abort_millionths=readers.millionths(abort) if aborts else 0,
         headers=tuple(sorted(map(http_matches.header, fault.headers), key=dataclasses.astuple)),
     )
-
-
-def _millionths(share: route_rule_pb2.FaultDelay | route_rule_pb2.FaultAbort) -> int:
-    return round(share.percent * 10_000) if share.HasField("percent") else 1_000_000

@@ -23,6 +23,8 @@ class Backend:
     port: int = 0
     requests: list[str] = dataclasses.field(default_factory=list)
     """``METHOD PATH`` of each request received, in order."""
+    hosts: dict[str, str] = dataclasses.field(default_factory=dict)
+    """The host that was asked for, by path; the last one."""
     status: int = 200
     """What it answers with, unless the path says."""
     release: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
@@ -30,6 +32,7 @@ class Backend:
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Handle one request."""
         self.requests.append(f"{request.method} {request.raw_path}")
+        self.hosts[request.raw_path] = request.host
         await request.read()
         if request.path.endswith("/echo"):
             return await _echo(request)

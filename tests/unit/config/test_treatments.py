@@ -23,6 +23,7 @@ OK = [
     "fault: {delay: {duration: 1ms, percent: 0.0001}, abort: {httpStatus: 200, percent: 33.3333}}",
     "fault: {abort: {grpcStatus: UNAVAILABLE, percent: 0}, headers: [{name: a, exact: b}]}",
     "redirect: {path: /a}, fault: {abort: {httpStatus: 599, percent: 100}}",
+    "mirrors: [{destination: {service: b, labels: {c: d}}, percent: 0.5}]",
     "destinations: [{service: a, requestHeaders: {set: {a: b}}, responseHeaders: {add: {a: b}}}]",
 ]
 
@@ -59,6 +60,19 @@ BROKEN = [
     (
         "directResponse: {status: 200}, requestHeaders: {set: {a: b}}",
         "requestHeaders: is for requests that are sent on",
+    ),
+    ("mirrors: [{}]", "mirrors[0].destination: one of `service` or `externalService` is required"),
+    (
+        "mirrors: [{destination: {service: b, weight: 1}}]",
+        "mirrors[0].destination.weight: is not for a mirror",
+    ),
+    (
+        "mirrors: [{destination: {service: b}, percent: 101}]",
+        "mirrors[0].percent: must be from 0 to 100, is 101",
+    ),
+    (
+        "redirect: {path: /a}, mirrors: [{destination: {service: b}}]",
+        "mirrors[0]: is for requests that are sent on",
     ),
     ("fault: {}", "fault: one of `delay` or `abort` is required"),
     ("fault: {delay: {}}", "fault.delay.duration: must be greater than 0s"),

@@ -170,6 +170,7 @@ class HttpRoute(_message.Message):
     REQUEST_HEADERS_FIELD_NUMBER: _builtins.int
     RESPONSE_HEADERS_FIELD_NUMBER: _builtins.int
     FAULT_FIELD_NUMBER: _builtins.int
+    MIRRORS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people, status and explain. Unique within the rule when set."""
     @_builtins.property
@@ -214,6 +215,10 @@ class HttpRoute(_message.Message):
     def fault(self) -> Global___HttpFault:
         """Makes requests slow or fail, to see what clients do then. Unset leaves them alone."""
 
+    @_builtins.property
+    def mirrors(self) -> _containers.RepeatedCompositeFieldContainer[Global___HttpMirror]:
+        """Copies of requests go here too. Their answers are thrown away. Not with `redirect` and `directResponse`."""
+
     def __init__(
         self,
         *,
@@ -228,10 +233,11 @@ class HttpRoute(_message.Message):
         request_headers: _http_actions_pb2.HeaderChanges | None = ...,
         response_headers: _http_actions_pb2.HeaderChanges | None = ...,
         fault: Global___HttpFault | None = ...,
+        mirrors: _abc.Iterable[Global___HttpMirror] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["direct_response", b"direct_response", "fault", b"fault", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "name", b"name", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "mirrors", b"mirrors", "name", b"name", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -641,6 +647,36 @@ class Destination(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_target) -> _WhichOneofReturnType_target | None: ...
 
 Global___Destination: _TypeAlias = Destination  # noqa: Y015
+
+@_typing.final
+class HttpMirror(_message.Message):
+    """Where copies of requests go. One that cannot be resolved gets none, and the rule's status says so."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DESTINATION_FIELD_NUMBER: _builtins.int
+    PERCENT_FIELD_NUMBER: _builtins.int
+    percent: _builtins.float
+    """The share of the requests, 0 to 100, in steps of 0.0001. Unset means 100."""
+    @_builtins.property
+    def destination(self) -> Global___Destination:
+        """The place; without `weight` and headers. Required."""
+
+    def __init__(
+        self,
+        *,
+        destination: Global___Destination | None = ...,
+        percent: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "destination", b"destination", "percent", b"percent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "destination", b"destination", "percent", b"percent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__percent: _TypeAlias = _typing.Literal["percent"]  # noqa: Y015
+    _WhichOneofArgType__percent: _TypeAlias = _typing.Literal["_percent", b"_percent"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__percent) -> _WhichOneofReturnType__percent | None: ...
+
+Global___HttpMirror: _TypeAlias = HttpMirror  # noqa: Y015
 
 @_typing.final
 class HttpRedirect(_message.Message):
