@@ -9,6 +9,8 @@ dropping either leaves the other. The name ``""`` is a name nobody has.
 
 from __future__ import annotations
 
+import sys
+import weakref
 from collections.abc import Iterable
 
 WILDCARD = "*"
@@ -23,8 +25,8 @@ class Subscription:
 
     def __init__(self, *, wildcard_type: bool) -> None:
         """Begin with nothing; ``wildcard_type`` allows the legacy wildcard."""
-        self.names: set[str] = set()
-        """Names asked for one by one."""
+        self.names: set[str] | frozenset[str] = frozenset()
+        """Names asked for one by one; replaced or added to, and not to be kept."""
         self.wildcard = False
         """True when everything was asked for."""
         self._named = False
@@ -42,8 +44,10 @@ class Subscription:
             return set()
         self._named = True
         self.wildcard = WILDCARD in wanted
-        added = wanted - self.names - {WILDCARD, NOBODY}
-        self.names = wanted - {WILDCARD, NOBODY}
+        wanted -= {WILDCARD, NOBODY}
+        added = wanted - self.names
+        if wanted != self.names:
+            self.names = _shared(wanted)
         return added
 
     def change(self, *, add: Iterable[str], remove: Iterable[str], first: bool) -> set[str]:
@@ -62,7 +66,33 @@ class Subscription:
             self.wildcard = True
         added.discard(WILDCARD)
         removed.discard(WILDCARD)
-        self.names |= added
-        dropped = self.names & removed
-        self.names -= removed
+        self._add(added)
+        dropped = removed & self.names
+        if dropped:
+            self._own().difference_update(dropped)
         return (added - removed) | (dropped if self.wildcard else set())
+
+    def _add(self, added: set[str]) -> None:
+        """Take names that come by the hundred as others did; those that come one by one, alone."""
+        if len(added) > len(self.names):
+            self.names = _shared(added | self.names)
+        elif added:
+            self._own().update(added)
+
+    def _own(self) -> set[str]:
+        """The names, to be changed in place."""
+        if not isinstance(self.names, set):
+            self.names = set(self.names)
+        return self.names
+
+
+# Most proxies of a mesh ask for the same thousand endpoints: 32 KB for each set of them, and 80 for
+# the names. The key is the hash alone, for a set that is its own key would never be let go.
+_known: weakref.WeakValueDictionary[int, frozenset[str]] = weakref.WeakValueDictionary()
+
+
+def _shared(names: set[str] | frozenset[str]) -> frozenset[str]:
+    """These names, as the set that other streams hold already."""
+    found = frozenset(map(sys.intern, names))
+    known = _known.setdefault(hash(found), found)
+    return known if known == found else found
