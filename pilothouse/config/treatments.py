@@ -33,6 +33,8 @@ def check(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:
     yield from both_headers(where, route)
     if route.HasField("fault"):
         yield from _fault(f"{where}.fault", route.fault)
+    if route.HasField("cors"):
+        yield from _cors(f"{where}.cors", route.cors)
 
 
 def answers(route: route_rule_pb2.HttpRoute) -> bool:
@@ -107,3 +109,44 @@ def _abort(where: str, abort: route_rule_pb2.FaultAbort) -> checks.Found:
         case None:
             yield from checks.broken(where, "one of `httpStatus` or `grpcStatus` is required")
     yield from checks.percent(f"{where}.percent", abort.percent)
+
+
+def _cors(where: str, cors: http_actions_pb2.CorsPolicy) -> checks.Found:
+    if not cors.allow_origins:
+        yield from checks.broken(f"{where}.allowOrigins", "at least one is required")
+    for index, origin in enumerate(cors.allow_origins):
+        yield from _origin(f"{where}.allowOrigins[{index}]", origin)
+    lists = {
+        "allowMethods": (cors.allow_methods, syntax.method),
+        "allowHeaders": (cors.allow_headers, _plain_header),
+        "exposeHeaders": (cors.expose_headers, _plain_header),
+    }
+    for name, (values, rule) in lists.items():
+        for index, value in enumerate(values):
+            if value != "*":
+                yield from checks.required(f"{where}.{name}[{index}]", value, rule)
+    if cors.HasField("max_age"):
+        yield from checks.duration(f"{where}.maxAge", cors.max_age)
+        if cors.max_age.nanos:
+            yield from checks.broken(f"{where}.maxAge", "must be whole seconds")
+    if cors.allow_credentials and any(origin.exact == "*" for origin in cors.allow_origins):
+        # Every site there is could act with the user's cookies.
+        yield from checks.broken(f"{where}.allowCredentials", "is not for an origin of *")
+
+
+def _plain_header(value: str) -> str | None:
+    if value.startswith(":"):
+        return f"must be a header name, is {value!r}"
+    return syntax.header_name(value)
+
+
+def _origin(where: str, origin: http_actions_pb2.OriginMatch) -> checks.Found:
+    test = origin.WhichOneof("test")
+    match test:
+        case "exact" | "prefix" | "suffix":
+            yield from checks.required(f"{where}.{test}", getattr(origin, test), syntax.text)
+        case "regex":
+            yield from checks.regex(f"{where}.regex", origin.regex)
+        case None:
+            choices = "`exact`, `prefix`, `suffix` or `regex`"
+            yield from checks.broken(where, f"one of {choices} is required")

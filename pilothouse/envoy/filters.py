@@ -13,6 +13,7 @@ from typing import Final
 from google.protobuf import message
 
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2
+from pilothouse.api.envoy.extensions.filters.http.cors.v3 import cors_pb2
 from pilothouse.api.envoy.extensions.filters.http.fault.v3 import fault_pb2
 from pilothouse.api.envoy.extensions.filters.http.router.v3 import router_pb2
 from pilothouse.api.envoy.extensions.filters.network.http_connection_manager.v3 import (
@@ -28,6 +29,7 @@ _GRPC: Final = header_tests.HeaderMatch(
     name="content-type", kind="prefix", value="application/grpc"
 )
 
+CORS: Final = "envoy.filters.http.cors"
 FAULT: Final = "envoy.filters.http.fault"
 
 
@@ -38,18 +40,38 @@ def _off(name: str, config: message.Message) -> _Filter:
 ROUTER: Final = _Filter(
     name="envoy.filters.http.router", typed_config=wire.packed(router_pb2.Router())
 )
-BY_RULES: Final = (_off(FAULT, fault_pb2.HTTPFault()), ROUTER)
+BY_RULES: Final = (
+    _off(CORS, cors_pb2.Cors()),
+    _off(FAULT, fault_pb2.HTTPFault()),
+    ROUTER,
+)
 """Of listeners that route by rules."""
 
 
 def fill(made: route_components_pb2.Route, wanted: treatment.Treatment) -> None:
     """What a route says to filters."""
+    if wanted.cors is not None:
+        _put(made, CORS, _cors(wanted.cors))
     if wanted.fault is not None:
         _put(made, FAULT, _fault(wanted.fault))
 
 
 def _put(made: route_components_pb2.Route, name: str, config: message.Message) -> None:
     made.typed_per_filter_config[name].CopyFrom(wire.packed(config))
+
+
+def _cors(wanted: treatment.Cors) -> cors_pb2.CorsPolicy:
+    made = cors_pb2.CorsPolicy(
+        allow_methods=",".join(wanted.methods),
+        allow_headers=",".join(wanted.headers),
+        expose_headers=",".join(wanted.exposed),
+        max_age="" if wanted.max_age_s is None else str(wanted.max_age_s),
+    )
+    made.allow_credentials.value = wanted.credentials
+    made.forward_not_matching_preflights.value = wanted.forward_unmatched
+    for origin in wanted.origins:
+        matches.fill_string(made.allow_origin_string_match.add(), origin.kind, origin.value)
+    return made
 
 
 def _fault(wanted: treatment.Fault) -> fault_pb2.HTTPFault:

@@ -62,7 +62,7 @@ def fill_header(made: route_components_pb2.HeaderMatcher, header: plan.HeaderMat
             made.range_match.start = header.low
             made.range_match.end = header.high + 1  # Envoy's ranges are half-open
         case _:
-            _fill_string(made.string_match, header.kind, header.value)
+            fill_string(made.string_match, header.kind, header.value)
             if header.ignore_case:
                 made.string_match.ignore_case = True
     if header.invert:
@@ -81,10 +81,11 @@ def _fill_query(
         case "absent":
             made.present_match = False
         case _:
-            _fill_string(made.string_match, parameter.kind, parameter.value)
+            fill_string(made.string_match, parameter.kind, parameter.value)
 
 
-def _fill_string(made: string_pb2.StringMatcher, kind: header_tests.StringKind, value: str) -> None:
+def fill_string(made: string_pb2.StringMatcher, kind: header_tests.StringKind, value: str) -> None:
+    """A test of a text."""
     match kind:
         case "exact":
             made.exact = value

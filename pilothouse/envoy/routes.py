@@ -25,6 +25,7 @@ from pilothouse.xds import resources, types
 _MAX_BODY: Final = 4096
 """Bytes; the default of `max_direct_response_body_size_bytes` of a route configuration."""
 _SHORTENED: Final = " ...\n"
+_REQUEST_METHOD: Final = "access-control-request-method"
 _VIRTUAL_HOSTS_TAG: Final = b"\x12"  # field 2, length-delimited
 
 
@@ -102,7 +103,13 @@ def _fill_virtual_host(made: route_components_pb2.VirtualHost, host: plan.Virtua
 
 
 def _variants(route: plan.Route) -> tuple[plan.Route, ...]:
-    """The routes that do together what the planned one says.
+    """The routes that do together what the planned one says."""
+    preflights = () if route.treatment.cors is None else _preflights(route)
+    return (*preflights, *_redirects(route))
+
+
+def _redirects(route: plan.Route) -> tuple[plan.Route, ...]:
+    """The route, and before it what becomes of the port where the scheme changes.
 
     A redirect to another scheme drops the request's port. Envoy drops only the old scheme's default
     one, so where there is a port, and the scheme does change, the new scheme's default is said.
@@ -122,6 +129,25 @@ def _variants(route: plan.Route) -> tuple[plan.Route, ...]:
             return (dataclasses.replace(route, match=changes, action=to_default), route)
         case _:
             return (route,)
+
+
+def _preflights(route: plan.Route) -> tuple[plan.Route, ...]:
+    """The route for the preflights of its requests, where these would not match themselves.
+
+    A preflight is an OPTIONS, has none of the headers, and names the method that shall follow.
+    """
+    match = route.match
+    asked = tuple(header for header in match.headers if header.name.startswith(":"))
+    if asked == match.headers and match.method in ("", "OPTIONS"):
+        return ()
+    method = (
+        plan.HeaderMatch(name=_REQUEST_METHOD, kind="exact", value=match.method)
+        if match.method
+        else plan.HeaderMatch(name=_REQUEST_METHOD, kind="present")
+    )
+    origin = plan.HeaderMatch(name="origin", kind="present")
+    preflight = dataclasses.replace(match, method="OPTIONS", headers=(*asked, method, origin))
+    return (dataclasses.replace(route, match=preflight),)
 
 
 def _fill_route(

@@ -65,12 +65,36 @@ class Fault:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """A test of an origin; ``*`` as a whole is any."""
+
+    kind: header_tests.StringKind
+    value: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cors:
+    """Which scripts of other origins may use the answers. Lists are in the order written."""
+
+    origins: tuple[Origin, ...]
+    methods: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    exposed: tuple[str, ...] = ()
+    max_age_s: int | None = None
+    """None leaves it to the browser."""
+    credentials: bool = False
+    forward_unmatched: bool = True
+    """Preflights of other origins are sent on."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
     """What a route does with its requests and answers, whatever becomes of them."""
 
     request_headers: HeaderChanges = UNCHANGED
     response_headers: HeaderChanges = UNCHANGED
     fault: Fault | None = None
+    cors: Cors | None = None
 
 
 NOTHING = Treatment()

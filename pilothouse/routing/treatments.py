@@ -18,6 +18,7 @@ def treatment(route: route_rule_pb2.HttpRoute) -> treated.Treatment:
         request_headers=headers(route.request_headers),
         response_headers=headers(route.response_headers),
         fault=_fault(route.fault) if route.HasField("fault") else None,
+        cors=_cors(route.cors) if route.HasField("cors") else None,
     )
     return treated.NOTHING if found == treated.NOTHING else found
 
@@ -46,3 +47,23 @@ def _fault(fault: route_rule_pb2.HttpFault) -> treated.Fault:
         abort_millionths=readers.millionths(abort) if aborts else 0,
         headers=tuple(sorted(map(http_matches.header, fault.headers), key=dataclasses.astuple)),
     )
+
+
+def _cors(cors: http_actions_pb2.CorsPolicy) -> treated.Cors:
+    return treated.Cors(
+        origins=tuple(map(_origin, cors.allow_origins)),
+        methods=tuple(cors.allow_methods),
+        headers=tuple(cors.allow_headers),
+        exposed=tuple(cors.expose_headers),
+        max_age_s=cors.max_age.seconds if cors.HasField("max_age") else None,
+        credentials=cors.allow_credentials,
+        forward_unmatched=not cors.answer_unmatched_preflights,
+    )
+
+
+def _origin(origin: http_actions_pb2.OriginMatch) -> treated.Origin:
+    match origin.WhichOneof("test"):
+        case "prefix" | "suffix" | "regex" as kind:
+            return treated.Origin(kind=kind, value=getattr(origin, kind))
+        case _:
+            return treated.Origin(kind="exact", value=origin.exact)

@@ -24,6 +24,11 @@ OK = [
     "fault: {abort: {grpcStatus: UNAVAILABLE, percent: 0}, headers: [{name: a, exact: b}]}",
     "redirect: {path: /a}, fault: {abort: {httpStatus: 599, percent: 100}}",
     "mirrors: [{destination: {service: b, labels: {c: d}}, percent: 0.5}]",
+    "cors: {allowOrigins: [{exact: '*'}, {prefix: a}, {suffix: b}, {regex: '.'}]}",
+    (
+        "cors: {allowOrigins: [{exact: a}], allowMethods: [PUT, '*'], allowHeaders: [X-A, '*'],"
+        " exposeHeaders: ['*'], maxAge: 0s, allowCredentials: true, answerUnmatchedPreflights: true}"
+    ),
     "destinations: [{service: a, requestHeaders: {set: {a: b}}, responseHeaders: {add: {a: b}}}]",
 ]
 
@@ -73,6 +78,30 @@ BROKEN = [
     (
         "redirect: {path: /a}, mirrors: [{destination: {service: b}}]",
         "mirrors[0]: is for requests that are sent on",
+    ),
+    ("cors: {}", "cors.allowOrigins: at least one is required"),
+    ("cors: {allowOrigins: [{}]}", "cors.allowOrigins[0]: one of `exact`, `prefix`, `suffix` or"),
+    ("cors: {allowOrigins: [{exact: ''}]}", "cors.allowOrigins[0].exact: is required"),
+    ("cors: {allowOrigins: [{regex: '('}]}", "cors.allowOrigins[0].regex: must be an RE2"),
+    (
+        "cors: {allowOrigins: [{exact: a}], allowMethods: [get]}",
+        "cors.allowMethods[0]: must be an HTTP method in capitals",
+    ),
+    (
+        "cors: {allowOrigins: [{exact: a}], allowHeaders: [a, ':path']}",
+        "cors.allowHeaders[1]: must be a header name",
+    ),
+    (
+        "cors: {allowOrigins: [{exact: a}], exposeHeaders: ['']}",
+        "cors.exposeHeaders[0]: is required",
+    ),
+    (
+        "cors: {allowOrigins: [{exact: a}], maxAge: 1500ms}",
+        "cors.maxAge: must be whole seconds",
+    ),
+    (
+        "cors: {allowOrigins: [{exact: a}, {exact: '*'}], allowCredentials: true}",
+        "cors.allowCredentials: is not for an origin of *",
     ),
     ("fault: {}", "fault: one of `delay` or `abort` is required"),
     ("fault: {delay: {}}", "fault.delay.duration: must be greater than 0s"),

@@ -7,7 +7,10 @@ from pilothouse.envoy import translate
 from pilothouse.xds import types
 from tests.support import independent, meshes
 
-FEATURES = ["fault: {abort: {httpStatus: 503, percent: 0.5}}"]
+FEATURES = [
+    "fault: {abort: {httpStatus: 503, percent: 0.5}}",
+    "cors: {allowOrigins: [{exact: '*'}]}",
+]
 
 
 def snapshot(route: str):

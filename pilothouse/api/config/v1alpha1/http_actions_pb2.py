@@ -23,9 +23,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1pilothouse/api/config/v1alpha1/http_actions.proto\x12\x1epilothouse.api.config.v1alpha1\"\xc3\x01\n\x0bHttpRewrite\x12\x10\n\x06prefix\x18\x01 \x01(\tH\x00\x12\x0e\n\x04\x66ull\x18\x02 \x01(\tH\x00\x12=\n\x05regex\x18\x03 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.RegexRewriteH\x00\x12\x12\n\x08template\x18\x04 \x01(\tH\x00\x12\x0e\n\x04host\x18\x05 \x01(\tH\x01\x12\x1a\n\x10\x64\x65stination_host\x18\x06 \x01(\x08H\x01\x42\x06\n\x04pathB\x0b\n\tauthority\"5\n\x0cRegexRewrite\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\x14\n\x0csubstitution\x18\x02 \x01(\t\".\n\x0e\x44irectResponse\x12\x0e\n\x06status\x18\x01 \x01(\r\x12\x0c\n\x04\x62ody\x18\x02 \x01(\t\"\x81\x02\n\rHeaderChanges\x12\x43\n\x03set\x18\x01 \x03(\x0b\x32\x36.pilothouse.api.config.v1alpha1.HeaderChanges.SetEntry\x12\x43\n\x03\x61\x64\x64\x18\x02 \x03(\x0b\x32\x36.pilothouse.api.config.v1alpha1.HeaderChanges.AddEntry\x12\x0e\n\x06remove\x18\x03 \x03(\t\x1a*\n\x08SetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a*\n\x08\x41\x64\x64\x45ntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1pilothouse/api/config/v1alpha1/http_actions.proto\x12\x1epilothouse.api.config.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\"\xc3\x01\n\x0bHttpRewrite\x12\x10\n\x06prefix\x18\x01 \x01(\tH\x00\x12\x0e\n\x04\x66ull\x18\x02 \x01(\tH\x00\x12=\n\x05regex\x18\x03 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.RegexRewriteH\x00\x12\x12\n\x08template\x18\x04 \x01(\tH\x00\x12\x0e\n\x04host\x18\x05 \x01(\tH\x01\x12\x1a\n\x10\x64\x65stination_host\x18\x06 \x01(\x08H\x01\x42\x06\n\x04pathB\x0b\n\tauthority\"5\n\x0cRegexRewrite\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\x14\n\x0csubstitution\x18\x02 \x01(\t\".\n\x0e\x44irectResponse\x12\x0e\n\x06status\x18\x01 \x01(\r\x12\x0c\n\x04\x62ody\x18\x02 \x01(\t\"\x81\x02\n\rHeaderChanges\x12\x43\n\x03set\x18\x01 \x03(\x0b\x32\x36.pilothouse.api.config.v1alpha1.HeaderChanges.SetEntry\x12\x43\n\x03\x61\x64\x64\x18\x02 \x03(\x0b\x32\x36.pilothouse.api.config.v1alpha1.HeaderChanges.AddEntry\x12\x0e\n\x06remove\x18\x03 \x03(\t\x1a*\n\x08SetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a*\n\x08\x41\x64\x64\x45ntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x82\x02\n\nCorsPolicy\x12\x42\n\rallow_origins\x18\x01 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.OriginMatch\x12\x15\n\rallow_methods\x18\x02 \x03(\t\x12\x15\n\rallow_headers\x18\x03 \x03(\t\x12\x16\n\x0e\x65xpose_headers\x18\x04 \x03(\t\x12*\n\x07max_age\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11\x61llow_credentials\x18\x06 \x01(\x08\x12#\n\x1b\x61nswer_unmatched_preflights\x18\x07 \x01(\x08\"[\n\x0bOriginMatch\x12\x0f\n\x05\x65xact\x18\x01 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x02 \x01(\tH\x00\x12\x10\n\x06suffix\x18\x03 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x04 \x01(\tH\x00\x42\x06\n\x04testb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,16 +37,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HEADERCHANGES_SETENTRY']._serialized_options = b'8\001'
   _globals['_HEADERCHANGES_ADDENTRY']._loaded_options = None
   _globals['_HEADERCHANGES_ADDENTRY']._serialized_options = b'8\001'
-  _globals['_HTTPREWRITE']._serialized_start=86
-  _globals['_HTTPREWRITE']._serialized_end=281
-  _globals['_REGEXREWRITE']._serialized_start=283
-  _globals['_REGEXREWRITE']._serialized_end=336
-  _globals['_DIRECTRESPONSE']._serialized_start=338
-  _globals['_DIRECTRESPONSE']._serialized_end=384
-  _globals['_HEADERCHANGES']._serialized_start=387
-  _globals['_HEADERCHANGES']._serialized_end=644
-  _globals['_HEADERCHANGES_SETENTRY']._serialized_start=558
-  _globals['_HEADERCHANGES_SETENTRY']._serialized_end=600
-  _globals['_HEADERCHANGES_ADDENTRY']._serialized_start=602
-  _globals['_HEADERCHANGES_ADDENTRY']._serialized_end=644
+  _globals['_HTTPREWRITE']._serialized_start=118
+  _globals['_HTTPREWRITE']._serialized_end=313
+  _globals['_REGEXREWRITE']._serialized_start=315
+  _globals['_REGEXREWRITE']._serialized_end=368
+  _globals['_DIRECTRESPONSE']._serialized_start=370
+  _globals['_DIRECTRESPONSE']._serialized_end=416
+  _globals['_HEADERCHANGES']._serialized_start=419
+  _globals['_HEADERCHANGES']._serialized_end=676
+  _globals['_HEADERCHANGES_SETENTRY']._serialized_start=590
+  _globals['_HEADERCHANGES_SETENTRY']._serialized_end=632
+  _globals['_HEADERCHANGES_ADDENTRY']._serialized_start=634
+  _globals['_HEADERCHANGES_ADDENTRY']._serialized_end=676
+  _globals['_CORSPOLICY']._serialized_start=679
+  _globals['_CORSPOLICY']._serialized_end=937
+  _globals['_ORIGINMATCH']._serialized_start=939
+  _globals['_ORIGINMATCH']._serialized_end=1030
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ What happens to requests and answers on their way.
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 import builtins as _builtins
@@ -211,3 +212,98 @@ class HeaderChanges(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HeaderChanges: _TypeAlias = HeaderChanges  # noqa: Y015
+
+@_typing.final
+class CorsPolicy(_message.Message):
+    """Which scripts of other origins may use the answers (https://fetch.spec.whatwg.org/#http-cors-protocol). A preflight for a route with a
+    method or with tests of headers finds that route too, though it is an `OPTIONS` without them. Headers about CORS that the application
+    sets are replaced.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALLOW_ORIGINS_FIELD_NUMBER: _builtins.int
+    ALLOW_METHODS_FIELD_NUMBER: _builtins.int
+    ALLOW_HEADERS_FIELD_NUMBER: _builtins.int
+    EXPOSE_HEADERS_FIELD_NUMBER: _builtins.int
+    MAX_AGE_FIELD_NUMBER: _builtins.int
+    ALLOW_CREDENTIALS_FIELD_NUMBER: _builtins.int
+    ANSWER_UNMATCHED_PREFLIGHTS_FIELD_NUMBER: _builtins.int
+    allow_credentials: _builtins.bool
+    """True: requests with cookies may be made, too. Not with an origin of `*`. Default false."""
+    answer_unmatched_preflights: _builtins.bool
+    """True: a preflight of an origin that may not is answered without permission. False, the default: it is sent on."""
+    @_builtins.property
+    def allow_origins(self) -> _containers.RepeatedCompositeFieldContainer[Global___OriginMatch]:
+        """The origins that may. At least one."""
+
+    @_builtins.property
+    def allow_methods(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Methods, or `*` for all. Unset allows what needs no permission: GET, HEAD and POST."""
+
+    @_builtins.property
+    def allow_headers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Request headers, or `*` for all. Unset allows those that need no permission."""
+
+    @_builtins.property
+    def expose_headers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Response headers that scripts may read, or `*` for all. Unset shows them those that need no permission."""
+
+    @_builtins.property
+    def max_age(self) -> _duration_pb2.Duration:
+        """How long a browser may remember the answer to a preflight, in whole seconds. Unset leaves it to the browser, 0 forbids it."""
+
+    def __init__(
+        self,
+        *,
+        allow_origins: _abc.Iterable[Global___OriginMatch] | None = ...,
+        allow_methods: _abc.Iterable[_builtins.str] | None = ...,
+        allow_headers: _abc.Iterable[_builtins.str] | None = ...,
+        expose_headers: _abc.Iterable[_builtins.str] | None = ...,
+        max_age: _duration_pb2.Duration | None = ...,
+        allow_credentials: _builtins.bool = ...,
+        answer_unmatched_preflights: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["max_age", b"max_age"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_credentials", b"allow_credentials", "allow_headers", b"allow_headers", "allow_methods", b"allow_methods", "allow_origins", b"allow_origins", "answer_unmatched_preflights", b"answer_unmatched_preflights", "expose_headers", b"expose_headers", "max_age", b"max_age"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CorsPolicy: _TypeAlias = CorsPolicy  # noqa: Y015
+
+@_typing.final
+class OriginMatch(_message.Message):
+    """A test of an origin, for example `https://shop.example.com`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXACT_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
+    SUFFIX_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    exact: _builtins.str
+    """The whole origin, or `*` for any."""
+    prefix: _builtins.str
+    """A prefix of the origin. Not empty."""
+    suffix: _builtins.str
+    """A suffix of the origin, for example `.example.com`. Not empty."""
+    regex: _builtins.str
+    """An RE2 expression that must match the whole origin."""
+    def __init__(
+        self,
+        *,
+        exact: _builtins.str = ...,
+        prefix: _builtins.str = ...,
+        suffix: _builtins.str = ...,
+        regex: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "regex", b"regex", "suffix", b"suffix", "test", b"test"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "regex", b"regex", "suffix", b"suffix", "test", b"test"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_test: _TypeAlias = _typing.Literal["exact", "prefix", "suffix", "regex"]  # noqa: Y015
+    _WhichOneofArgType_test: _TypeAlias = _typing.Literal["test", b"test"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_test) -> _WhichOneofReturnType_test | None: ...
+
+Global___OriginMatch: _TypeAlias = OriginMatch  # noqa: Y015

@@ -171,6 +171,7 @@ class HttpRoute(_message.Message):
     RESPONSE_HEADERS_FIELD_NUMBER: _builtins.int
     FAULT_FIELD_NUMBER: _builtins.int
     MIRRORS_FIELD_NUMBER: _builtins.int
+    CORS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people, status and explain. Unique within the rule when set."""
     @_builtins.property
@@ -219,6 +220,10 @@ class HttpRoute(_message.Message):
     def mirrors(self) -> _containers.RepeatedCompositeFieldContainer[Global___HttpMirror]:
         """Copies of requests go here too. Their answers are thrown away. Not with `redirect` and `directResponse`."""
 
+    @_builtins.property
+    def cors(self) -> _http_actions_pb2.CorsPolicy:
+        """Lets scripts of other origins use the answers. Unset leaves that to the application."""
+
     def __init__(
         self,
         *,
@@ -234,10 +239,11 @@ class HttpRoute(_message.Message):
         response_headers: _http_actions_pb2.HeaderChanges | None = ...,
         fault: Global___HttpFault | None = ...,
         mirrors: _abc.Iterable[Global___HttpMirror] | None = ...,
+        cors: _http_actions_pb2.CorsPolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["direct_response", b"direct_response", "fault", b"fault", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cors", b"cors", "direct_response", b"direct_response", "fault", b"fault", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "mirrors", b"mirrors", "name", b"name", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cors", b"cors", "destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "mirrors", b"mirrors", "name", b"name", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
