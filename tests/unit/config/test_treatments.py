@@ -27,7 +27,8 @@ OK = [
     "cors: {allowOrigins: [{exact: '*'}, {prefix: a}, {suffix: b}, {regex: '.'}]}",
     (
         "cors: {allowOrigins: [{exact: a}], allowMethods: [PUT, '*'], allowHeaders: [X-A, '*'],"
-        " exposeHeaders: ['*'], maxAge: 0s, allowCredentials: true, answerUnmatchedPreflights: true}"
+        " exposeHeaders: ['*'], maxAge: 0s, allowCredentials: true,"
+        " answerUnmatchedPreflights: true}"
     ),
     "destinations: [{service: a, requestHeaders: {set: {a: b}}, responseHeaders: {add: {a: b}}}]",
 ]
