@@ -147,6 +147,11 @@ class Stream(abc.ABC):
         return self._write(self._states[url], self._dirty.pop(url))
 
     @property
+    def ready(self) -> bool:
+        """True when `poll` has something."""
+        return bool(self._dirty)
+
+    @property
     def in_sync(self) -> bool:
         """True when the client has acknowledged the whole target."""
         if self.target is None or self.current is not self.target or self._dirty:

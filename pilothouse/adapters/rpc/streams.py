@@ -22,7 +22,7 @@ import grpc
 import grpc.aio
 import structlog
 
-from pilothouse.adapters.rpc import services, serving, trace_metadata
+from pilothouse.adapters.rpc import deadlines, services, serving, trace_metadata
 from pilothouse.api.envoy.config.core.v3 import base_pb2
 from pilothouse.xds import delta, framing, requests, resources, sotw, streams
 
@@ -64,7 +64,8 @@ class Session:
         """
         self._trace = traceparent or self._trace
         self.stream.update(snapshot)
-        self.wake.set()
+        if self.stream.ready:
+            self.wake.set()
 
     def encoded(self, response: streams.Response) -> bytes:
         """A response as it is written: with the trace of what it removes, if it can carry one."""
@@ -111,7 +112,7 @@ class XdsServer:
             per_type: serve cluster, endpoint, listener, route and secret discovery too.
         """
         self._host = host
-        self._write_timeout = write_timeout
+        self._deadlines = deadlines.Deadlines(write_timeout, late=_Call.give_up)
         self._per_type = per_type
         self._sessions: set[Session] = set()
         self._draining = False
@@ -166,7 +167,7 @@ class XdsServer:
             )
             self._sessions.add(session)
             self._idle.clear()
-            call = _Call(session, context, self._host, write_timeout=self._write_timeout)
+            call = _Call(session, context, self._host, write_deadlines=self._deadlines)
             try:
                 await call.run()
             finally:
@@ -182,19 +183,32 @@ class _Call:
     """The two tasks of one stream."""
 
     def __init__(
-        self, session: Session, context: Context, host: StreamHost, *, write_timeout: float
+        self,
+        session: Session,
+        context: Context,
+        host: StreamHost,
+        *,
+        write_deadlines: deadlines.Deadlines[_Call],
     ) -> None:
         self._session = session
         self._context = context
         self._host = host
-        self._write_timeout = write_timeout
+        self._deadlines = write_deadlines
+        self._writer: asyncio.Task[None] | None = None
         self._opened = False
         self._over = False
+        self._late = False
+
+    def give_up(self) -> None:
+        """The running write takes too long."""
+        self._late = True
+        if self._writer is not None:
+            self._writer.cancel()
 
     async def run(self) -> None:
         """Serve the stream to its end."""
         reading = asyncio.create_task(self._read(), name="xds read")
-        writing = asyncio.create_task(self._write(), name="xds write")
+        writing = self._writer = asyncio.create_task(self._write(), name="xds write")
         try:
             await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -243,7 +257,8 @@ class _Call:
         except Exception:  # noqa: BLE001 - a mistake of ours costs this stream, and is told
             _LOG.exception("request not handled", peer=session.peer, node=_id(session))
             session.end(grpc.StatusCode.INTERNAL, "internal error")
-        session.wake.set()
+        if session.stream.ready:
+            session.wake.set()
 
     async def _write(self) -> None:
         """Write whatever there is to write, then sleep until there may be more."""
@@ -286,17 +301,25 @@ class _Call:
             response = session.stream.poll()
             if response is None:
                 return
+            self._deadlines.begin(self)
             try:
-                async with asyncio.timeout(self._write_timeout):
-                    await self._context.write(session.encoded(response))
-            except TimeoutError:
-                text = f"nothing was read for {self._write_timeout:g} s"
-                _LOG.warning("client is stuck", peer=session.peer, node=_id(session), reason=text)
-                # The status waits behind what is not read: be done with the client before that.
-                self._close()
-                session.end(grpc.StatusCode.DEADLINE_EXCEEDED, text)
+                await self._context.write(session.encoded(response))
+            except asyncio.CancelledError:
+                if not self._late or (self._writer is not None and self._writer.uncancel()):
+                    raise
+                self._stuck()
                 return
+            finally:
+                self._deadlines.end(self)
             self._host.sent(session, response)
+
+    def _stuck(self) -> None:
+        session = self._session
+        text = f"nothing was read for {self._deadlines.seconds:g} s"
+        _LOG.warning("client is stuck", peer=session.peer, node=_id(session), reason=text)
+        # The status waits behind what is not read: be done with the client before that.
+        self._close()
+        session.end(grpc.StatusCode.DEADLINE_EXCEEDED, text)
 
 
 def _id(session: Session) -> str:

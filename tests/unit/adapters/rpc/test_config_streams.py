@@ -180,6 +180,7 @@ class Liar(config_streams.Source):
     def opened(self, session):
         super().opened(session)
         session.stream.poll = self._lie
+        session.wake.set()
 
     def _lie(self):
         if self.sent_sizes:
