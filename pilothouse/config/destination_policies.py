@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pilothouse.api.config.v1alpha1 import destination_policy_pb2
-from pilothouse.config import balancers, checks, localities, ranges, scalars, syntax
+from pilothouse.config import balancers, checks, localities, ranges, scalars, syntax, upstream_tls
 
 # The most that Linux takes for these socket options: else no connection could be opened.
 _MAX_PROBES = 127
@@ -24,6 +24,8 @@ def check(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.Found:
     yield from _health_check("spec.healthCheck", spec.health_check)
     yield from _connection_pool("spec.connectionPool", spec.connection_pool)
     yield from localities.check("spec.locality", spec.locality)
+    if spec.HasField("tls"):
+        yield from upstream_tls.check("spec.tls", spec.tls)
 
 
 def _outlier_detection(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Final, Literal, assert_never
 
@@ -34,15 +35,24 @@ def _host(key: plan.ClusterKey) -> str:
     return "" if key.service is None else f"{key.service.name}.{key.service.namespace}"
 
 
+def closed(cluster: plan.Cluster) -> plan.Cluster:
+    """The cluster without endpoints: what it must show to them is not there, so nobody is asked."""
+    settings = dataclasses.replace(cluster.settings, tls=None, health_check=None)
+    return dataclasses.replace(cluster, resolution="static", addresses=(), settings=settings)
+
+
 def resource(cluster: plan.Cluster) -> resources.Resource:
     """The cluster as a resource for CDS; one that uses EDS refers to its endpoints."""
     made = message(cluster)
-    references = ((types.ENDPOINT.type_url, made.name),) if cluster.resolution == "eds" else ()
+    references = [(types.ENDPOINT.type_url, made.name)] if cluster.resolution == "eds" else []
+    tls = cluster.settings.tls
+    if tls is not None and tls.certificate is not None:
+        references.append((types.SECRET.type_url, names.secret(tls.certificate)))
     return resources.Resource.of(
         types.CLUSTER.type_url,
         made.name,
         wire.encode(made),
-        references=references,
+        references=tuple(references),
         origins=cluster.origins,
     )
 

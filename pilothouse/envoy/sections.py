@@ -12,7 +12,7 @@ from pilothouse.api.envoy.config.cluster.v3 import (
     cluster_pb2,
     outlier_detection_pb2,
 )
-from pilothouse.envoy import balancers, connections, health_checks, wire
+from pilothouse.envoy import balancers, connections, health_checks, upstream_tls, wire
 from pilothouse.routing import upstreams
 
 NO_LIMIT: Final = 2**32 - 1
@@ -30,6 +30,8 @@ def fill(made: cluster_pb2.Cluster, settings: upstreams.Settings, *, http2: bool
         spoken = connections.speaks_http2(settings.connection_pool, http2=http2)
         made.health_checks.append(health_checks.message(settings.health_check, http2=spoken))
     connections.fill(made, settings.connection_pool, http2=http2)
+    if settings.tls is not None:
+        made.transport_socket.CopyFrom(upstream_tls.transport_socket(settings.tls))
 
 
 def _thresholds(

@@ -9,6 +9,8 @@ is how the streams see that there is nothing to send.
 Certificates: a listener refers to the certificates that are there. One that is missing takes
 nothing from its neighbours; a listener that has none left is left out, since it could only refuse
 connections, and must never serve in the clear. A certificate that is deleted is no longer served.
+A cluster that cannot show its own has no endpoints, so its requests get 503: Envoy would hold back
+all clusters while it waits for the certificate.
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ class Translator:
 
         Args:
             layer: what to translate; the same object again costs one look.
-            missing: certificates that its listeners must do without.
+            missing: certificates that its listeners and clusters must do without.
 
         Raises:
             ValueError: two parts of a layer have one type and name.
@@ -181,7 +183,7 @@ class Translator:
     def _parts(self, layer: plan.Layer, missing: _Secrets) -> list[_Part]:
         """Each resource of a layer, and the memo entry that it came from."""
         plain: tuple[memo.Entry[Any, resources.Resource], ...] = (
-            *map(self._clusters.entry, layer.clusters),
+            *map(self._clusters.entry, _open(layer, missing)),
             *map(self._endpoints.entry, layer.endpoints),
         )
         parts: list[_Part] = [(entry, entry.result) for entry in plain]
@@ -205,7 +207,20 @@ class Translator:
 
 
 def _needed(layer: plan.Layer) -> _Secrets:
-    return frozenset(key for listener in layer.listeners for key in listener.certificates)
+    shown = (key for listener in layer.listeners for key in listener.certificates)
+    return frozenset((*shown, *layer.client_certificates))
+
+
+def _open(layer: plan.Layer, missing: _Secrets) -> Iterable[plan.Cluster]:
+    """The clusters; those whose certificate is missing are closed."""
+    if missing.isdisjoint(layer.client_certificates):
+        return layer.clusters
+    return [
+        clusters.closed(one)
+        if one.settings.tls and one.settings.tls.certificate in missing
+        else one
+        for one in layer.clusters
+    ]
 
 
 def _served(listener: plan.Listener, missing: _Secrets) -> plan.Listener | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from pilothouse.model import keys
+from pilothouse.model import keys, secrets
 from pilothouse.model import services as registry
 from pilothouse.routing import catalogue, parsed, plan, routes, rules, upstreams
 from pilothouse.routing import memo as memory
@@ -24,6 +24,8 @@ class Policies:
     """From another namespace: for the clients in it."""
     losers: Mapping[keys.ObjectKey, keys.ObjectKey]
     """Policies that do not count, because an older one says how to talk to the same thing."""
+    certified: bool = False
+    """True when some policy names a client's certificate."""
 
 
 def arrange(policies: tuple[parsed.Policy, ...]) -> Policies:
@@ -39,7 +41,34 @@ def arrange(policies: tuple[parsed.Policy, ...]) -> Policies:
         winner = side.setdefault(policy.service, {}).setdefault(policy.labels, policy)
         if winner is not policy:
             losers[policy.key] = winner.key
-    return Policies(producers=producers, consumers=consumers, losers=losers)
+    certified = any((tls := one.sections.get("tls")) and tls.certificate for one in policies)
+    return Policies(
+        producers=producers, consumers=consumers, losers=losers, certified=bool(certified)
+    )
+
+
+def client_certificates(
+    policies: Policies, found: Iterable[plan.Cluster]
+) -> tuple[secrets.SecretKey, ...]:
+    """What clusters show to endpoints, sorted."""
+    if not policies.certified:
+        return ()
+    return tuple(
+        sorted(
+            {
+                tls.certificate
+                for one in found
+                if (tls := one.settings.tls) is not None and tls.certificate is not None
+            }
+        )
+    )
+
+
+def served(
+    shown: tuple[secrets.SecretKey, ...], *, namespace: str
+) -> tuple[secrets.SecretKey, ...]:
+    """Those that the proxies of a namespace may be served: its own."""
+    return tuple(key for key in shown if key.namespace == namespace)
 
 
 def settings(applying: tuple[parsed.Policy, ...]) -> upstreams.Settings:

@@ -92,6 +92,10 @@ class Gateways:
     route_configurations: tuple[plan.RouteConfiguration, ...]
     shadows: tuple[tuple[str, routes.Shadow], ...]
     """Matches that no request reaches, with HOST:PORT."""
+    client_certificates: tuple[secrets.SecretKey, ...] = ()
+    """What the clusters show to endpoints."""
+    served: tuple[secrets.SecretKey, ...] = ()
+    """Those of them that the proxies may have."""
 
 
 def gateways(
@@ -123,8 +127,13 @@ def gateways(
         configurations.append(
             memo.leaf(_route_configuration, port.port, names.gateway(port.port), virtual_hosts)
         )
+    sent = _clusters(memo, hosts, directory, scoped)
+    shown = clusters.client_certificates(directory.policies, sent)
+    namespace = served[0].gateway.key.namespace if served else ""
     return Gateways(
-        clusters=_clusters(memo, hosts, directory, scoped),
+        clusters=sent,
+        client_certificates=shown,
+        served=clusters.served(shown, namespace=namespace),
         route_configurations=tuple(configurations),
         shadows=tuple(shadows),
     )
@@ -214,11 +223,13 @@ def listeners(
 def layer(found: Gateways, listeners: tuple[plan.Listener, ...]) -> plan.Layer:
     """The layer of the proxies that serve a set of gateways in the same way."""
     certificates = {key for listener in listeners for key in listener.certificates}
+    certificates.update(found.served)
     return plan.Layer(
         clusters=found.clusters,
         route_configurations=found.route_configurations,
         listeners=listeners,
         certificates=tuple(sorted(certificates)),
+        client_certificates=found.client_certificates,
     )
 
 

@@ -206,10 +206,14 @@ def outbound(
     _give_way(changed, shared, own, directory)
     hosts = [changed.get(_name(host), host) for host in shared.hosts]
     virtual_hosts = tuple([_in_scope(memo, host, own.scoped) for host in hosts if host is not None])
+    found = _clusters(memo, shared, own, directory, consumed)
+    shown = clusters.client_certificates(directory.policies, found)
     return Outbound(
         layer=plan.Layer(
-            clusters=_clusters(memo, shared, own, directory, consumed),
+            clusters=found,
             route_configurations=(memo.leaf(_route_configuration, "", virtual_hosts),),
+            certificates=clusters.served(shown, namespace=own.namespace),
+            client_certificates=shown,
         ),
         shadows=tuple(
             (_name(host), shadow) for host in consumed.values() for shadow in host.routed.shadows

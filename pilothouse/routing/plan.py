@@ -261,6 +261,8 @@ class Layer:
     listeners: tuple[Listener, ...] = ()
     certificates: tuple[secrets.SecretKey, ...] = ()
     """Secrets that this proxy may be served."""
+    client_certificates: tuple[secrets.SecretKey, ...] = ()
+    """What its clusters show to endpoints; a cluster whose own is not served must be closed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from google.protobuf import duration_pb2, message
 
 from pilothouse.api.config.v1alpha1 import destination_policy_pb2
 from pilothouse.config import objects
-from pilothouse.model import keys
+from pilothouse.model import keys, secrets
 from pilothouse.routing import parsed, readers, upstreams
 
 _BALANCERS: dict[int, upstreams.Balancing] = {
@@ -34,11 +34,13 @@ def policy(config: objects.Config) -> parsed.Policy:
         created=config.meta.created,
         service=keys.ServiceKey(spec.namespace or config.key.namespace, spec.service),
         labels=keys.labels(dict(spec.labels)),
-        sections=_sections(spec),
+        sections=_sections(spec, namespace=config.key.namespace),
     )
 
 
-def _sections(spec: destination_policy_pb2.DestinationPolicySpec) -> upstreams.Sections:
+def _sections(
+    spec: destination_policy_pb2.DestinationPolicySpec, *, namespace: str
+) -> upstreams.Sections:
     found = upstreams.Sections()
     if spec.HasField("connect_timeout"):
         found["connect_timeout_ms"] = readers.milliseconds(spec.connect_timeout)
@@ -54,6 +56,8 @@ def _sections(spec: destination_policy_pb2.DestinationPolicySpec) -> upstreams.S
         found["connection_pool"] = _connection_pool(spec.connection_pool)
     if spec.HasField("locality"):
         found["locality"] = _locality(spec.locality)
+    if spec.HasField("tls"):
+        found["tls"] = _tls(spec.tls, namespace=namespace)
     return found
 
 
@@ -157,6 +161,21 @@ def _locality(section: destination_policy_pb2.LocalityPolicy) -> upstreams.Local
             return upstreams.Distribution(shares=tuple(shares))
         case _:
             return None
+
+
+def _tls(section: destination_policy_pb2.UpstreamTls, *, namespace: str) -> upstreams.Tls | None:
+    if section.mode == destination_policy_pb2.UpstreamTls.MODE_DISABLE:
+        return None
+    verify = not section.insecure_skip_verify
+    certificate = section.client_certificate
+    return upstreams.Tls(
+        sni=section.sni.lower(),
+        ca_certificates=section.ca_certificates,
+        subject_alt_names=tuple(sorted(set(section.subject_alt_names))) or (section.sni.lower(),)
+        if verify
+        else (),
+        certificate=secrets.SecretKey(namespace, certificate) if certificate else None,
+    )
 
 
 def _given(section: message.Message) -> dict[str, Any]:

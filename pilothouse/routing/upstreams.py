@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, TypedDict
 
+from pilothouse.model import secrets
+
 Balancing = Literal["least_request", "round_robin", "random", "ring_hash", "maglev"]
 HttpVersion = Literal["port", "http1", "http2", "client"]
 """``port`` is by the protocol of the service's port, ``client`` what each client speaks."""
@@ -171,6 +173,19 @@ Locality = Failover | Distribution
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """TLS to endpoints."""
+
+    sni: str
+    ca_certificates: str = ""
+    """PEM; empty when nothing is verified."""
+    subject_alt_names: tuple[str, ...] = ()
+    """Sorted; the certificate must be for one of them. Empty when nothing is verified."""
+    certificate: secrets.SecretKey | None = None
+    """What the proxy shows; without it there must be no connection."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All sections: how proxies talk to a cluster."""
 
@@ -181,6 +196,7 @@ class Settings:
     health_check: HealthCheck | None = None
     connection_pool: ConnectionPool = ConnectionPool()
     locality: Locality | None = None
+    tls: Tls | None = None
 
 
 DEFAULTS = Settings()
@@ -196,3 +212,4 @@ class Sections(TypedDict, total=False):
     health_check: HealthCheck | None
     connection_pool: ConnectionPool
     locality: Locality | None
+    tls: Tls | None

@@ -3,6 +3,7 @@
 
 import asyncio
 import dataclasses
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -63,13 +64,13 @@ async def _echo(request: web.BaseRequest) -> web.WebSocketResponse:
 
 
 @asynccontextmanager
-async def backend(name: str) -> AsyncIterator[Backend]:
-    """A backend on a free port of 127.0.0.1, until the block ends."""
+async def backend(name: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[Backend]:
+    """A backend on a free port of 127.0.0.1, until the block ends; in clear text unless told."""
     served = Backend(name=name)
     runner = web.ServerRunner(web.Server(served.answer), shutdown_timeout=0.1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
         served.port = runner.addresses[0][1]
         yield served

@@ -2,12 +2,16 @@
 """Certificates for tests, made on the spot: self-signed, for given names."""
 
 import datetime as dt
+import ssl
+import tempfile
 from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
+
+from pilothouse.model import secrets
 
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 
@@ -17,6 +21,26 @@ class Pair(NamedTuple):
 
     certificate: str
     private_key: str
+
+    def secret(self, key: secrets.SecretKey) -> secrets.TlsSecret:
+        """It as a secret."""
+        return secrets.TlsSecret(
+            key=key,
+            certificate_chain=self.certificate.encode(),
+            private_key=self.private_key.encode(),
+        )
+
+    def server(self, *, clients: str = "") -> ssl.SSLContext:
+        """A server that shows it; with `clients` (PEM) it wants one from them too."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(self.certificate + self.private_key)
+            file.flush()
+            context.load_cert_chain(file.name)
+        if clients:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(cadata=clients)
+        return context
 
 
 def pem_key(key: Key) -> str:

@@ -182,6 +182,12 @@ def _cluster(snapshot: resources.Snapshot, name: str) -> cluster_pb2.Cluster:
         cluster.load_assignment.CopyFrom(
             _read(snapshot, types.ENDPOINT, name, endpoint_pb2.ClusterLoadAssignment)
         )
+    context = tls_pb2.UpstreamTlsContext()
+    if cluster.transport_socket.typed_config.Unpack(context):
+        for secret in context.common_tls_context.tls_certificate_sds_secret_configs:
+            _read(snapshot, types.SECRET, secret.name, secret_pb2.Secret)
+            secret.ClearField("sds_config")
+        cluster.transport_socket.typed_config.CopyFrom(wire.packed(context))
     return cluster
 
 

@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 import aiohttp
 
 from pilothouse.envoy import names, translate
-from pilothouse.model import services
+from pilothouse.model import secrets, services
 from pilothouse.routing import plan
 from tests.support import envoy_plans, envoy_static, meshes
 
 PORT = 80
 ANYWHERE = services.Locality()
+_NOTHING: Mapping[secrets.SecretKey, secrets.TlsSecret] = {}
 
 
 def at(port: int, place: str = "") -> services.Endpoint:
@@ -77,6 +78,7 @@ async def running(
     policies: Mapping[str, str],
     *more: services.Service,
     locality: services.Locality = ANYWHERE,
+    held: Mapping[secrets.SecretKey, secrets.TlsSecret] = _NOTHING,
 ) -> AsyncIterator[World]:
     """A sidecar in a mesh of HTTP services, until the block ends.
 
@@ -86,6 +88,7 @@ async def running(
             the braces, by service.
         more: Services that are no plain HTTP services on port 80.
         locality: Where the sidecar is.
+        held: The secrets that there are.
     """
     given = {one.key.name: one for one in more}
     mesh = meshes.mesh(
@@ -100,7 +103,7 @@ async def running(
         mesh,
         meshes.sidecar(bind_address=envoy_plans.LOOPBACK, outbound_port=0, locality=locality),
     )
-    snapshot = translate.Translator().snapshot(planned, {})
+    snapshot = translate.Translator().snapshot(planned, held)
     async with (
         envoy_static.running(snapshot) as envoy,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=50)) as client,

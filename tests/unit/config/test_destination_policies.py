@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of a DestinationPolicy's sections: what is refused, and by which field."""
 
+import json
+
 import pytest
 
 from pilothouse.config import validation
 from tests.support import configs
+
+BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+CA = f"{BEGIN}\nMAA=\n{END}\n"  # an empty sequence in DER
+KEY = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n"
 
 
 def broken(spec: str) -> list[str]:
@@ -27,6 +33,13 @@ def broken(spec: str) -> list[str]:
         "loadBalancer: {warmup: {duration: 1ms, minPercent: 100, aggression: 0.5}}",
         "loadBalancer: {policy: ROUND_ROBIN, warmup: {duration: 1h}}",
         "locality: {}",
+        "tls: {mode: DISABLE}",
+        "tls: {sni: a.example, insecureSkipVerify: true}",
+        (
+            "tls: {sni: a.example, subjectAltNames: [b.example, 192.0.2.1,"
+            f" 'spiffe://a/b'], caCertificates: {json.dumps(CA + CA)}}}"
+        ),
+        "tls: {mode: MUTUAL, sni: a.b, clientCertificate: a.b, insecureSkipVerify: true}",
         "locality: {failover: {}}",
         "locality: {failover: {regions: [{from: eu-1, to: us_1.a}, {from: us, to: eu-1}]}}",
         (
@@ -188,6 +201,52 @@ def test_what_is_right_is_accepted(spec: str):
                     " spec.locality.distribution.shares[2].from"
                 ),
             ],
+        ),
+        (
+            "tls: {mode: DISABLE, sni: a.example, insecureSkipVerify: true}",
+            [
+                "spec.tls.sni: must not be set when the mode is DISABLE",
+                "spec.tls.insecureSkipVerify: must not be set when the mode is DISABLE",
+            ],
+        ),
+        (
+            "tls: {mode: MUTUAL}",
+            [
+                "spec.tls.sni: is required",
+                "spec.tls.caCertificates: is required",
+                "spec.tls.clientCertificate: is required",
+            ],
+        ),
+        (
+            (
+                "tls: {sni: 192.0.2.1, subjectAltNames: ['*.a', ''], clientCertificate: a,"
+                " insecureSkipVerify: true}"
+            ),
+            [
+                "spec.tls.sni: must be a host name, is the IP address '192.0.2.1'",
+                (
+                    "spec.tls.subjectAltNames[0]: must be a host name such as shop.example.com,"
+                    " is '*.a'"
+                ),
+                "spec.tls.subjectAltNames[1]: is required",
+                "spec.tls.clientCertificate: must not be set unless the mode is MUTUAL",
+                (
+                    "spec.tls.insecureSkipVerify: must not be set together with caCertificates or"
+                    " subjectAltNames"
+                ),
+            ],
+        ),
+        *(
+            (
+                f"tls: {{sni: a.example, caCertificates: {json.dumps(text)}}}",
+                [f"spec.tls.caCertificates: must be PEM certificates{wrong}"],
+            )
+            for text, wrong in (
+                ("text", ", and nothing else"),
+                (CA + KEY, ", and nothing else"),
+                (CA.replace("MAA=", "M=A="), ": one of them is not base64"),
+                (f"{BEGIN}\nAAAA\n{END}", ": one of them is no certificate"),
+            )
         ),
         (
             "outlierDetection: {interval: 0s, baseEjectionTime: 0s, maxEjectionTime: 0s}",

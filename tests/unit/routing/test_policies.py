@@ -3,6 +3,7 @@
 
 import pytest
 
+from pilothouse.model import secrets
 from pilothouse.routing import clusters, parsed, policies, upstreams
 from tests.support import meshes
 
@@ -104,6 +105,30 @@ def settings(*specs: str) -> upstreams.Settings:
         ("healthCheck: {}", upstreams.Settings()),
         ("connectionPool: {}", upstreams.Settings()),
         ("locality: {}", upstreams.Settings()),
+        ("tls: {mode: DISABLE}", upstreams.Settings()),
+        (
+            "tls: {sni: Api.example, caCertificates: pem}",
+            upstreams.Settings(
+                tls=upstreams.Tls(
+                    sni="api.example", ca_certificates="pem", subject_alt_names=("api.example",)
+                )
+            ),
+        ),
+        (
+            "tls: {sni: a.example, subjectAltNames: [c.example, b.example, c.example]}",
+            upstreams.Settings(
+                tls=upstreams.Tls(sni="a.example", subject_alt_names=("b.example", "c.example"))
+            ),
+        ),
+        (
+            "tls: {mode: MUTUAL, sni: a.example, clientCertificate: me, insecureSkipVerify: true}",
+            upstreams.Settings(
+                tls=upstreams.Tls(
+                    sni="a.example",
+                    certificate=secrets.SecretKey("default", "me"),
+                )
+            ),
+        ),
         (
             "locality: {failover: {regions: [{from: us, to: eu}, {from: eu, to: us}]}}",
             upstreams.Settings(locality=upstreams.Failover(regions=(("eu", "us"), ("us", "eu")))),

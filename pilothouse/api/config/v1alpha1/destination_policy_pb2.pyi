@@ -98,6 +98,7 @@ class DestinationPolicySpec(_message.Message):
     HEALTH_CHECK_FIELD_NUMBER: _builtins.int
     CONNECTION_POOL_FIELD_NUMBER: _builtins.int
     LOCALITY_FIELD_NUMBER: _builtins.int
+    TLS_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """Name of the service. Required."""
     namespace: _builtins.str
@@ -134,6 +135,10 @@ class DestinationPolicySpec(_message.Message):
     def locality(self) -> Global___LocalityPolicy:
         """Which endpoints a proxy prefers, by where it and they are. Unset means that all endpoints are alike."""
 
+    @_builtins.property
+    def tls(self) -> Global___UpstreamTls:
+        """TLS between the client proxies and the endpoints. Unset means clear text."""
+
     def __init__(
         self,
         *,
@@ -147,10 +152,11 @@ class DestinationPolicySpec(_message.Message):
         health_check: Global___HealthCheck | None = ...,
         connection_pool: Global___ConnectionPool | None = ...,
         locality: Global___LocalityPolicy | None = ...,
+        tls: Global___UpstreamTls | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "load_balancer", b"load_balancer", "locality", b"locality", "outlier_detection", b"outlier_detection"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "load_balancer", b"load_balancer", "locality", b"locality", "outlier_detection", b"outlier_detection", "tls", b"tls"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "labels", b"labels", "load_balancer", b"load_balancer", "locality", b"locality", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "service", b"service"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "labels", b"labels", "load_balancer", b"load_balancer", "locality", b"locality", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "service", b"service", "tls", b"tls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -966,3 +972,76 @@ class LocalityShares(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LocalityShares: _TypeAlias = LocalityShares  # noqa: Y015
+
+@_typing.final
+class UpstreamTls(_message.Message):
+    """TLS to endpoints, 1.2 or newer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Mode:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[UpstreamTls._Mode.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        MODE_UNSPECIFIED: UpstreamTls._Mode.ValueType  # 0
+        """As `SIMPLE`."""
+        MODE_SIMPLE: UpstreamTls._Mode.ValueType  # 1
+        """The endpoint shows a certificate, which is verified."""
+        MODE_MUTUAL: UpstreamTls._Mode.ValueType  # 2
+        """The proxy shows one too."""
+        MODE_DISABLE: UpstreamTls._Mode.ValueType  # 3
+        """Clear text, which takes back what a policy without labels says. Nothing else may be set then."""
+
+    class Mode(_Mode, metaclass=_ModeEnumTypeWrapper):
+        """The ways."""
+
+    MODE_UNSPECIFIED: UpstreamTls.Mode.ValueType  # 0
+    """As `SIMPLE`."""
+    MODE_SIMPLE: UpstreamTls.Mode.ValueType  # 1
+    """The endpoint shows a certificate, which is verified."""
+    MODE_MUTUAL: UpstreamTls.Mode.ValueType  # 2
+    """The proxy shows one too."""
+    MODE_DISABLE: UpstreamTls.Mode.ValueType  # 3
+    """Clear text, which takes back what a policy without labels says. Nothing else may be set then."""
+
+    MODE_FIELD_NUMBER: _builtins.int
+    SNI_FIELD_NUMBER: _builtins.int
+    CA_CERTIFICATES_FIELD_NUMBER: _builtins.int
+    SUBJECT_ALT_NAMES_FIELD_NUMBER: _builtins.int
+    CLIENT_CERTIFICATE_FIELD_NUMBER: _builtins.int
+    INSECURE_SKIP_VERIFY_FIELD_NUMBER: _builtins.int
+    mode: Global___UpstreamTls.Mode.ValueType
+    """The way. In YAML `SIMPLE`, `MUTUAL` or `DISABLE`. Unset means `SIMPLE`."""
+    sni: _builtins.str
+    """Name of the server: it is sent (SNI), and the certificate must be for it unless `subjectAltNames` says otherwise. A DNS name. Required."""
+    ca_certificates: _builtins.str
+    """Certificates of those who may sign the endpoint's, in PEM. Required unless `insecureSkipVerify` is true."""
+    client_certificate: _builtins.str
+    """For `MUTUAL`, where it is required: name of the secret with the proxy's certificate and key, in the policy's namespace. Only proxies in that
+    namespace are given it; for others, and while it is missing, the service answers 503.
+    """
+    insecure_skip_verify: _builtins.bool
+    """True: any certificate will do. Whoever is in the way can read and change everything. Excludes `caCertificates` and `subjectAltNames`."""
+    @_builtins.property
+    def subject_alt_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The certificate must be for one of these: DNS names, IP addresses or URIs (`spiffe://...`), compared exactly. Unset means `sni`."""
+
+    def __init__(
+        self,
+        *,
+        mode: Global___UpstreamTls.Mode.ValueType = ...,
+        sni: _builtins.str = ...,
+        ca_certificates: _builtins.str = ...,
+        subject_alt_names: _abc.Iterable[_builtins.str] | None = ...,
+        client_certificate: _builtins.str = ...,
+        insecure_skip_verify: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "client_certificate", b"client_certificate", "insecure_skip_verify", b"insecure_skip_verify", "mode", b"mode", "sni", b"sni", "subject_alt_names", b"subject_alt_names"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpstreamTls: _TypeAlias = UpstreamTls  # noqa: Y015

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS to endpoints, in Envoy's words.
+
+The protocol inside (ALPN) is not said: Envoy offers the one that a connection is opened for.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from pilothouse.api.envoy.config.core.v3 import base_pb2
+from pilothouse.api.envoy.extensions.transport_sockets.tls.v3 import (
+    common_pb2,
+    secret_pb2,
+    tls_pb2,
+)
+from pilothouse.envoy import names, wire
+from pilothouse.routing import upstreams
+
+_AltName = common_pb2.SubjectAltNameMatcher
+
+
+def transport_socket(section: upstreams.Tls) -> base_pb2.TransportSocket:
+    """The TLS socket; the proxy's own certificate comes over SDS."""
+    context = tls_pb2.UpstreamTlsContext(sni=section.sni)
+    common = context.common_tls_context
+    common.tls_params.tls_minimum_protocol_version = common_pb2.TlsParameters.TLSv1_2
+    common.tls_params.tls_maximum_protocol_version = common_pb2.TlsParameters.TLSv1_3
+    if section.ca_certificates:
+        trusted = common.validation_context
+        trusted.trusted_ca.inline_string = section.ca_certificates
+        trusted.match_typed_subject_alt_names.extend(map(_alt_name, section.subject_alt_names))
+    if section.certificate is not None:
+        common.tls_certificate_sds_secret_configs.append(
+            secret_pb2.SdsSecretConfig(name=names.secret(section.certificate), sds_config=wire.ADS)
+        )
+    return base_pb2.TransportSocket(
+        name="envoy.transport_sockets.tls", typed_config=wire.packed(context)
+    )
+
+
+def _alt_name(name: str) -> common_pb2.SubjectAltNameMatcher:
+    made = common_pb2.SubjectAltNameMatcher(san_type=_kind(name))
+    made.matcher.exact = name
+    return made
+
+
+def _kind(name: str) -> common_pb2.SubjectAltNameMatcher.SanType.ValueType:
+    if "://" in name:
+        return _AltName.URI
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return _AltName.DNS
+    return _AltName.IP_ADDRESS
