@@ -221,7 +221,7 @@ class Stream(abc.ABC):
         return tuple(one for one in names if self.target.get(state.type.type_url, one) is None)
 
     def _order(self, url: str) -> tuple[int, str]:
-        return self._states[url].type.order, url
+        return self._states[url].order, url
 
     def _gated(self) -> bool:
         """True for a client that takes all clusters; only for it can the order be kept."""

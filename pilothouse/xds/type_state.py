@@ -83,6 +83,16 @@ class TypeState:
         self.acked_version = ""
         self.error = ""
 
+    @property
+    def order(self) -> int:
+        """What is written first when there is a choice.
+
+        Who names clusters got the names from routes, and must hear of the routes first: else those
+        of before would lead for a moment to what is gone.
+        """
+        late = self.type is types.CLUSTER and not self.subscription.wildcard
+        return types.ROUTE.order + 1 if late else self.type.order
+
     def claim(self, held: Mapping[str, str]) -> None:
         """Take what a client says that it holds from an earlier stream, name to version."""
         self.claimed = dict(held)

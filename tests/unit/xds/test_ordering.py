@@ -82,6 +82,16 @@ def test_p50_a_route_is_repointed_in_three_acknowledged_steps(peer):
     assert peer.stream.in_sync
 
 
+def test_p50_who_names_its_clusters_hears_of_routes_first(peer):
+    """Else its routes of before would lead to a cluster that is gone, for as long as it takes."""
+    peer.stream.update(snapshot(cluster("x"), route("r", "x")))
+    peer.ask(RDS, "r")
+    peer.ask(CDS, "x")
+    peer.settle()
+    peer.stream.update(snapshot(cluster("y"), route("r", "y")))
+    assert [reply.type_url for reply in peer.read()] == [RDS, CDS]
+
+
 def test_p50_a_client_that_names_its_clusters_is_not_kept_waiting(peer):
     """gRPC learns a cluster's name from the route, so the route comes at once."""
     peer.ask(LDS, "l")
