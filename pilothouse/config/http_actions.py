@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from pilothouse.api.config.v1alpha1 import http_actions_pb2, route_rule_pb2
-from pilothouse.config import checks, regexes, syntax
+from pilothouse.config import checks, http_matches, regexes, syntax
 
 MAX_ATTEMPTS = 10
 MAX_BODY = 4_096
@@ -76,11 +76,43 @@ def retry(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:
         if 0 < whole < checks.in_nanoseconds(retry.per_try_timeout):
             longer = "must not be longer than the timeout of the route"
             yield from checks.broken(f"{where}.perTryTimeout", longer)
+    yield from _conditions(where, retry)
+    for index, header in enumerate(retry.response_headers):
+        yield from http_matches.header(f"{where}.responseHeaders[{index}]", header)
+    if retry.HasField("back_off"):
+        yield from _back_off(f"{where}.backOff", retry.back_off)
+    if retry.HasField("per_try_idle_timeout"):
+        idle = retry.per_try_idle_timeout
+        yield from checks.duration(f"{where}.perTryIdleTimeout", idle, positive=True)
+
+
+def _conditions(where: str, retry: route_rule_pb2.HttpRetry) -> checks.Found:
+    needed = {
+        "retriable-status-codes": ("statusCodes", retry.status_codes),
+        "retriable-headers": ("responseHeaders", retry.response_headers),
+    }
     for index, condition in enumerate(retry.retry_on):
         if condition not in RETRY_CONDITIONS:
             known = ", ".join(sorted(RETRY_CONDITIONS))
             message = f"must be one of {known}, is {condition!r}"
             yield from checks.broken(f"{where}.retryOn[{index}]", message)
+        elif condition in needed and not needed[condition][1]:
+            missing = f"needs `{needed[condition][0]}`"
+            yield from checks.broken(f"{where}.retryOn[{index}]", missing)
+    seen: dict[object, str] = {}
+    for index, code in enumerate(retry.status_codes):
+        field = f"{where}.statusCodes[{index}]"
+        if not 100 <= code <= 599:
+            yield from checks.broken(field, f"must be from 100 to 599, is {code}")
+        yield from checks.unique(seen, field, code, what="status")
+
+
+def _back_off(where: str, back_off: route_rule_pb2.RetryBackOff) -> checks.Found:
+    yield from checks.duration(f"{where}.base", back_off.base, positive=True)
+    if back_off.HasField("max"):
+        yield from checks.duration(f"{where}.max", back_off.max)
+        if checks.in_nanoseconds(back_off.max) < checks.in_nanoseconds(back_off.base):
+            yield from checks.broken(f"{where}.max", "must not be less than `base`")
 
 
 def direct_response(where: str, response: http_actions_pb2.DirectResponse) -> checks.Found:

@@ -11,7 +11,10 @@ from google.protobuf import wrappers_pb2
 
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2
 from pilothouse.api.envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
-from pilothouse.envoy import filters, headers, names, rewrites, wire
+from pilothouse.api.envoy.extensions.retry.priority.previous_priorities.v3 import (
+    previous_priorities_config_pb2,
+)
+from pilothouse.envoy import filters, headers, matches, names, rewrites, wire
 from pilothouse.routing import plan
 
 STREAM_IDLE_TIMEOUT_MS: Final = 300_000
@@ -29,6 +32,12 @@ _REDIRECT_CODES: Final = {
 _OTHER_HOSTS: Final = route_components_pb2.RetryPolicy.RetryHostPredicate(
     name="envoy.retry_host_predicates.previous_hosts",
     typed_config=wire.packed(previous_hosts_pb2.PreviousHostsPredicate()),
+)
+_OTHER_PRIORITIES: Final = route_components_pb2.RetryPolicy.RetryPriority(
+    name="envoy.retry_priorities.previous_priorities",
+    typed_config=wire.packed(
+        previous_priorities_config_pb2.PreviousPrioritiesConfig(update_frequency=1)
+    ),
 )
 _HOST_SELECTION_ATTEMPTS: Final = 5  # draws until a host that has not been tried; then any will do
 
@@ -76,11 +85,23 @@ def _retry(retry: plan.Retry) -> route_components_pb2.RetryPolicy:
     made = route_components_pb2.RetryPolicy(
         retry_on=",".join(retry.retry_on),
         num_retries=wrappers_pb2.UInt32Value(value=retry.attempts),
-        retry_host_predicate=(_OTHER_HOSTS,),
-        host_selection_retry_max_attempts=_HOST_SELECTION_ATTEMPTS,
+        retriable_status_codes=retry.status_codes,
     )
+    if not retry.previous_hosts:
+        made.retry_host_predicate.append(_OTHER_HOSTS)
+        made.host_selection_retry_max_attempts = _HOST_SELECTION_ATTEMPTS
+    if retry.other_priorities:
+        made.retry_priority.CopyFrom(_OTHER_PRIORITIES)
+    for header in retry.response_headers:
+        matches.fill_header(made.retriable_headers.add(), header)
     if retry.per_try_timeout_ms is not None:
         made.per_try_timeout.CopyFrom(wire.duration(retry.per_try_timeout_ms))
+    if retry.per_try_idle_timeout_ms is not None:
+        made.per_try_idle_timeout.CopyFrom(wire.duration(retry.per_try_idle_timeout_ms))
+    if retry.back_off_ms is not None:
+        made.retry_back_off.base_interval.CopyFrom(wire.duration(retry.back_off_ms))
+        if retry.max_back_off_ms is not None:
+            made.retry_back_off.max_interval.CopyFrom(wire.duration(retry.max_back_off_ms))
     return made
 
 

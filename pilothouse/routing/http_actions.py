@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from pilothouse.api.config.v1alpha1 import http_actions_pb2, route_rule_pb2
-from pilothouse.routing import plan, readers, treatment
+from pilothouse.routing import http_matches, plan, readers, treatment
 
 
 def answer(route: route_rule_pb2.HttpRoute) -> plan.Redirect | plan.DirectResponse | None:
@@ -34,11 +36,31 @@ def retry(retry: route_rule_pb2.HttpRetry) -> plan.Retry | None:
     attempts = retry.attempts if retry.HasField("attempts") else plan.Retry().attempts
     if attempts == 0:
         return None
+    back_off = retry.back_off
     return plan.Retry(
         attempts=attempts,
         per_try_timeout_ms=readers.milliseconds(retry.per_try_timeout) or None,
-        retry_on=tuple(retry.retry_on) or plan.Retry().retry_on,
+        retry_on=_conditions(retry),
+        status_codes=tuple(sorted(retry.status_codes)),
+        response_headers=tuple(
+            sorted(map(http_matches.header, retry.response_headers), key=dataclasses.astuple)
+        ),
+        back_off_ms=readers.milliseconds(back_off.base) or None,
+        max_back_off_ms=readers.milliseconds(back_off.max) or None,
+        per_try_idle_timeout_ms=readers.milliseconds(retry.per_try_idle_timeout) or None,
+        previous_hosts=retry.previous_hosts,
+        other_priorities=retry.other_priorities,
     )
+
+
+def _conditions(retry: route_rule_pb2.HttpRetry) -> tuple[str, ...]:
+    """Those that are named, and those that other fields imply."""
+    named = tuple(retry.retry_on) or plan.Retry().retry_on
+    implied = {
+        "retriable-status-codes": bool(retry.status_codes),
+        "retriable-headers": bool(retry.response_headers),
+    }
+    return (*named, *(name for name, there in implied.items() if there and name not in named))
 
 
 def rewrite(route: route_rule_pb2.HttpRoute) -> treatment.Rewrite | None:

@@ -28,6 +28,7 @@ V1, V2, V3 = (key("app", version=version) for version in ("v1", "v2", "v3"))
 EMPTY, HALF_DEAD, DEAD, LIMITED = (key(name) for name in ("empty", "half-dead", "dead", "limited"))
 TURNS, NAMED = key("turns"), key("named", external=True)
 BY_ITS_NAME = treatment.Rewrite(destination_host=True)
+ANYWHERE = plan.Retry(attempts=1, previous_hosts=True)
 PATIENCE = plan.Retry(attempts=1, per_try_timeout_ms=100, retry_on=("5xx",))
 REDIRECTS = {
     "keeps-all": plan.Redirect(),
@@ -72,6 +73,8 @@ HOSTS = (
     host("half-dead", route(forward(HALF_DEAD))),
     host("half-dead-once", route(forward(HALF_DEAD, retry=None))),
     host("half-dead-none", route(forward(HALF_DEAD, retry=plan.Retry(attempts=0)))),
+    host("half-dead-again", route(forward(HALF_DEAD, retry=ANYWHERE))),
+    host("half-dead-elsewhere", route(forward(HALF_DEAD, retry=plan.Retry(attempts=1)))),
     host("dead", route(forward(DEAD))),
     host("twice", route(forward(V1, retry=plan.Retry(attempts=2, retry_on=("5xx",))))),
     host("once", route(forward(V1))),
@@ -274,6 +277,16 @@ async def test_without_retries_a_refused_connection_is_an_error(world: World, na
     tally = Counter([await world.reached(name) for _ in range(20)])
     assert tally["503"] > 0
     assert set(tally) <= {"v1", "503"}
+
+
+async def test_a_retry_may_go_to_the_same_endpoint(world: World):
+    """One retry is always enough when it goes elsewhere, and only sometimes when it need not."""
+    again, elsewhere = [
+        Counter([await world.reached(name) for _ in range(40)])
+        for name in ("half-dead-again", "half-dead-elsewhere")
+    ]
+    assert elsewhere == {"v1": 40}
+    assert set(again) == {"v1", "503"}
 
 
 async def test_retries_end(world: World):

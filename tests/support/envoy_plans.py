@@ -146,7 +146,15 @@ def _sidecar() -> plan.ProxyPlan:
                             (v1, 75),
                             (v3, 25),
                             retry=plan.Retry(
-                                attempts=3, per_try_timeout_ms=500, retry_on=("reset", "5xx")
+                                attempts=3,
+                                per_try_timeout_ms=500,
+                                retry_on=("reset", "5xx", "retriable-status-codes"),
+                                status_codes=(409, 429),
+                                response_headers=(header("x-again", "present"),),
+                                back_off_ms=10,
+                                max_back_off_ms=2500,
+                                per_try_idle_timeout_ms=250,
+                                other_priorities=True,
                             ),
                         ),
                         "RouteRule/default/reviews/1",

@@ -79,6 +79,32 @@ def test_headers():
             ", retry: {attempts: 3, perTryTimeout: 500ms, retryOn: [reset, 5xx]}",
             plan.Retry(attempts=3, per_try_timeout_ms=500, retry_on=("reset", "5xx")),
         ),
+        (
+            (
+                ", retry: {statusCodes: [503, 409], responseHeaders: [{name: X-A, present: true}],"
+                " backOff: {base: 5ms, max: 1s}, perTryIdleTimeout: 2s, previousHosts: true,"
+                " otherPriorities: true}"
+            ),
+            plan.Retry(
+                retry_on=(
+                    "connect-failure",
+                    "refused-stream",
+                    "retriable-status-codes",
+                    "retriable-headers",
+                ),
+                status_codes=(409, 503),
+                response_headers=(plan.HeaderMatch(name="x-a", kind="present"),),
+                back_off_ms=5,
+                max_back_off_ms=1000,
+                per_try_idle_timeout_ms=2000,
+                previous_hosts=True,
+                other_priorities=True,
+            ),
+        ),
+        (
+            ", retry: {retryOn: [retriable-status-codes], statusCodes: [409]}",
+            plan.Retry(retry_on=("retriable-status-codes",), status_codes=(409,)),
+        ),
         (", retry: {perTryTimeout: 1s}", plan.Retry(per_try_timeout_ms=1000)),
     ],
 )

@@ -739,22 +739,52 @@ Global___HttpRedirect: _TypeAlias = HttpRedirect  # noqa: Y015
 
 @_typing.final
 class HttpRetry(_message.Message):
-    """When a failed request is tried again."""
+    """When a failed request is tried again. A retry goes to an endpoint that has not been tried, where there is one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     PER_TRY_TIMEOUT_FIELD_NUMBER: _builtins.int
     RETRY_ON_FIELD_NUMBER: _builtins.int
+    STATUS_CODES_FIELD_NUMBER: _builtins.int
+    RESPONSE_HEADERS_FIELD_NUMBER: _builtins.int
+    BACK_OFF_FIELD_NUMBER: _builtins.int
+    PER_TRY_IDLE_TIMEOUT_FIELD_NUMBER: _builtins.int
+    PREVIOUS_HOSTS_FIELD_NUMBER: _builtins.int
+    OTHER_PRIORITIES_FIELD_NUMBER: _builtins.int
     attempts: _builtins.int
     """Retries after the first try. Unset means 2, 0 switches retries off. At most 10."""
+    previous_hosts: _builtins.bool
+    """True: a retry may go to an endpoint that has been tried. Default false."""
+    other_priorities: _builtins.bool
+    """True: a retry goes to endpoints of another priority than those that have been tried, where there are any. Default false."""
     @_builtins.property
     def per_try_timeout(self) -> _duration_pb2.Duration:
         """Time for each try, in whole milliseconds. Unset means no limit but the route's timeout. Not longer than that."""
 
     @_builtins.property
     def retry_on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Envoy's retry conditions, for example `connect-failure`, `refused-stream`, `reset`, `5xx`. Unset means the default pair."""
+        """Envoy's retry conditions: `5xx`, `gateway-error`, `reset`, `reset-before-request`, `connect-failure`, `envoy-ratelimited`,
+        `retriable-4xx`, `refused-stream`, `retriable-status-codes`, `retriable-headers`, `http3-post-connect-failure`; for gRPC `cancelled`,
+        `deadline-exceeded`, `internal`, `resource-exhausted`, `unavailable`. Unset means `connect-failure` and `refused-stream`, where the
+        request provably was not processed.
+        """
+
+    @_builtins.property
+    def status_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Answers with one of these statuses count as failed, too; 100 to 599, each once. Required with `retriable-status-codes`."""
+
+    @_builtins.property
+    def response_headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeaderMatch]:
+        """Answers whose headers pass any of these tests count as failed, too. Required with `retriable-headers`."""
+
+    @_builtins.property
+    def back_off(self) -> Global___RetryBackOff:
+        """How long to wait before a retry. Unset means a random time of up to 25 ms, then 75 ms, and so on, at most 250 ms."""
+
+    @_builtins.property
+    def per_try_idle_timeout(self) -> _duration_pb2.Duration:
+        """How long nothing may come from a try, in whole milliseconds, more than 0. Unset means no limit."""
 
     def __init__(
         self,
@@ -762,16 +792,52 @@ class HttpRetry(_message.Message):
         attempts: _builtins.int | None = ...,
         per_try_timeout: _duration_pb2.Duration | None = ...,
         retry_on: _abc.Iterable[_builtins.str] | None = ...,
+        status_codes: _abc.Iterable[_builtins.int] | None = ...,
+        response_headers: _abc.Iterable[Global___HeaderMatch] | None = ...,
+        back_off: Global___RetryBackOff | None = ...,
+        per_try_idle_timeout: _duration_pb2.Duration | None = ...,
+        previous_hosts: _builtins.bool = ...,
+        other_priorities: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempts", b"_attempts", "attempts", b"attempts", "per_try_timeout", b"per_try_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempts", b"_attempts", "attempts", b"attempts", "back_off", b"back_off", "per_try_idle_timeout", b"per_try_idle_timeout", "per_try_timeout", b"per_try_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempts", b"_attempts", "attempts", b"attempts", "per_try_timeout", b"per_try_timeout", "retry_on", b"retry_on"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempts", b"_attempts", "attempts", b"attempts", "back_off", b"back_off", "other_priorities", b"other_priorities", "per_try_idle_timeout", b"per_try_idle_timeout", "per_try_timeout", b"per_try_timeout", "previous_hosts", b"previous_hosts", "response_headers", b"response_headers", "retry_on", b"retry_on", "status_codes", b"status_codes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempts: _TypeAlias = _typing.Literal["attempts"]  # noqa: Y015
     _WhichOneofArgType__attempts: _TypeAlias = _typing.Literal["_attempts", b"_attempts"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__attempts) -> _WhichOneofReturnType__attempts | None: ...
 
 Global___HttpRetry: _TypeAlias = HttpRetry  # noqa: Y015
+
+@_typing.final
+class RetryBackOff(_message.Message):
+    """A random time of up to `base`, then of up to three, seven, fifteen times as long, and so on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BASE_FIELD_NUMBER: _builtins.int
+    MAX_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def base(self) -> _duration_pb2.Duration:
+        """In whole milliseconds, more than 0. Required."""
+
+    @_builtins.property
+    def max(self) -> _duration_pb2.Duration:
+        """The longest time, in whole milliseconds, not less than `base`. Unset means ten times `base`."""
+
+    def __init__(
+        self,
+        *,
+        base: _duration_pb2.Duration | None = ...,
+        max: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "max", b"max"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "max", b"max"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryBackOff: _TypeAlias = RetryBackOff  # noqa: Y015
 
 @_typing.final
 class HttpFault(_message.Message):
