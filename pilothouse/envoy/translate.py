@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-from pilothouse.envoy import clusters, endpoints, listeners, memo, routes
+from pilothouse.envoy import clusters, endpoints, listeners, memo, proxyless, routes
 from pilothouse.envoy import secrets as certificates
 from pilothouse.model import secrets
 from pilothouse.routing import plan
@@ -104,6 +104,9 @@ class Translator:
         self._chunks = memo.Memo(routes.chunk)
         self._routes = memo.Memo(_Assembly.resource)
         self._certificates = memo.Memo(certificates.resource)
+        self._client_clusters = memo.Memo(proxyless.cluster)
+        self._targets = memo.Memo(proxyless.target)
+        self._servers = memo.Memo(proxyless.server)
         self._layers: _Generations[tuple[int, _Secrets], _Made] = _Generations()
         self._secret_layers: _Generations[_Identities, _Made] = _Generations()
         # A layer keeps its resources alive, and a snapshot its layers: so nothing else can get the
@@ -166,11 +169,29 @@ class Translator:
         layers = [self.translate(layer, missing=_needed(layer) - there) for layer in proxy.layers]
         if served:
             layers.append(self.secret_layer(served))
+        layers.extend(map(self._proxyless, proxy.proxyless))
         key = tuple(map(id, layers))
         snapshot = self._by_layers.get(key)
         if snapshot is None:
             snapshot = self._by_layers[key] = resources.Snapshot.of(layers)
         return snapshot
+
+    def _proxyless(self, told: plan.Proxyless) -> resources.Layer:
+        """The resources of an application that needs no proxy."""
+        key = (id(told), _NONE)
+        known = self._layers.get(key)
+        if known is None:
+            single: tuple[memo.Entry[Any, resources.Resource], ...] = (
+                *map(self._client_clusters.entry, told.clusters),
+                *map(self._endpoints.entry, told.endpoints),
+                *map(self._servers.entry, told.servers),
+            )
+            several = tuple(map(self._targets.entry, told.targets))
+            parts = [entry.result for entry in single]
+            parts += [resource for entry in several for resource in entry.result]
+            made = self._layer(tuple(parts))
+            known = self._layers.put(key, _Made(made, (told, *single, *several)))
+        return known.layer
 
     def _layer(self, parts: tuple[resources.Resource, ...]) -> resources.Layer:
         """The layer of these resources; the same object for the same resources."""

@@ -18,6 +18,8 @@ class Role(enum.StrEnum):
 
     SIDECAR = "sidecar"
     GATEWAY = "gateway"
+    GRPC = "grpc"
+    """No proxy: a gRPC application that reads its configuration itself."""
     SOURCE = "source"
     """Not a proxy: another service (ingress, egress) that reads config and status over the same
     protocol."""

@@ -10,6 +10,7 @@ Cluster keys get their names from whoever translates the plan; the rest is named
     NAME.NAMESPACE:PORT           virtual host of a service's port
     external:NAME.NAMESPACE:PORT  virtual host of an external service's port
     HOST                          virtual host at a gateway
+    grpc|VIRTUAL-HOST             route configuration of a gRPC application for one virtual host
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ def gateway(port: int) -> str:
 def virtual_host(key: keys.ServiceKey, *, port: int, external: bool) -> str:
     """The requests for one port of a service or external service."""
     return f"{'external:' if external else ''}{key.name}.{key.namespace}:{port}"
+
+
+def proxyless(virtual_host: str) -> str:
+    """The routes to one virtual host, for applications without a proxy."""
+    return f"grpc|{virtual_host}"
 
 
 def route(rule: keys.ObjectKey, *, position: int, name: str) -> str:

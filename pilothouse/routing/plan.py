@@ -278,10 +278,49 @@ class Layer:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRoute:
+    """A route that an application takes by itself."""
+
+    route: Route
+    """Its match has neither method nor query, and no path kind but ``any``, ``exact``,
+    ``string_prefix`` and ``regex``."""
+    hash_by: tuple[upstreams.HashKey, ...] = ()
+    """What requests are told apart by, where its first hashing cluster wants that."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A port of a service, as applications without a proxy reach it."""
+
+    name: str
+    """Of its virtual host."""
+    authorities: tuple[str, ...]
+    """What they may dial, sorted; no address and no wildcard."""
+    routes: tuple[ClientRoute, ...]
+    origins: Origins = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Proxyless:
+    """A part of what an application is told that needs no proxy, for it speaks xDS itself."""
+
+    clusters: tuple[Cluster, ...] = ()
+    """Without static ones."""
+    endpoints: tuple[ClusterEndpoints, ...] = ()
+    """Of clusters that have addresses of their own."""
+    targets: tuple[Target, ...] = ()
+    """Sorted by name; authorities are unique."""
+    servers: tuple[Address, ...] = ()
+    """Where it may ask how to serve: IP literals, sorted."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyPlan:
     """What one proxy must do."""
 
     layers: tuple[Layer, ...]
+    proxyless: tuple[Proxyless, ...] = ()
+    """For an application in a proxy's stead; shared like layers, and disjoint like them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

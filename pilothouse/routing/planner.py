@@ -26,6 +26,7 @@ from pilothouse.routing import (
     outbound,
     parsed,
     parsing,
+    proxyless,
     rules,
     sidecars,
     tracing,
@@ -119,15 +120,17 @@ class Mesh:
                 return self._sidecar(proxy)
             case proxies.Role.GATEWAY:
                 return self._gateway(proxy)
+            case proxies.Role.GRPC:
+                return self._grpc(proxy)
             case proxies.Role.SOURCE:
                 return plans.ProxyPlan(layers=())
 
     def _missing(self, role: proxies.Role) -> tuple[str, ...]:
         if role is proxies.Role.SOURCE:
             return ()
-        # A sidecar has nothing from ingress, and from egress only its way to external services.
+        # In the mesh nothing is from ingress, and from egress only the way to external services.
         needless: set[str] = set()
-        if role is proxies.Role.SIDECAR:
+        if role is not proxies.Role.GATEWAY:
             needless.add(INGRESS)
             if not any(external.through_egress for external in self._objects.externals):
                 needless.add(EGRESS)
@@ -167,6 +170,21 @@ class Mesh:
                 self.state.endpoints,
                 self._placed,
                 place,
+            ),
+        )
+
+    def _grpc(self, proxy: proxies.Proxy) -> plans.ProxyPlan:
+        namespace, address = proxy.id.namespace, proxy.id.address
+        ports = self._served(proxy, self._workloads.get((namespace, address)))
+        outward = self._outbound(namespace).layer
+        place = self._place(proxy)
+        return self._asked.leaf(
+            _proxyless_plan,
+            (namespace, address, ports, place),
+            self._endpoint_layers(place),
+            (
+                self._asked.group(proxyless.clients, namespace, outward),
+                self._asked.leaf(proxyless.servers, (address, ports), address, ports),
             ),
         )
 
@@ -326,6 +344,12 @@ def _workloads(
         for address in workload.addresses:
             found.setdefault((workload.namespace, address), workload)
     return found
+
+
+def _proxyless_plan(
+    layers: tuple[plans.Layer, ...], told: tuple[plans.Proxyless, ...]
+) -> plans.ProxyPlan:
+    return plans.ProxyPlan(layers=layers, proxyless=told)
 
 
 def _proxy_plan(layers: tuple[plans.Layer, ...]) -> plans.ProxyPlan:

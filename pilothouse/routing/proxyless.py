@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What gRPC applications are told that read their configuration themselves.
+
+They see the services, rules and policies that a sidecar of their namespace sees, as far as such
+requests go: every one is a POST without a query, and its scheme and authority take no part in
+matching. A route that cannot be told apart by what is left is never taken, so it is left out.
+
+What an application understands is in https://github.com/grpc/proposal (A27, A28, A31, A42, A44).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from pilothouse.model import services
+from pilothouse.routing import catalogue, endpoints, header_tests, plan, upstreams
+from pilothouse.routing import memo as memory
+
+Hashing = tuple[tuple[plan.ClusterKey, tuple[upstreams.HashKey, ...]], ...]
+_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104  what an application asks about, not what we bind
+_MAX_DOUBLED = 3
+"""Inverted tests of one match that are told exactly; each doubles the routes."""
+
+
+def clients(memo: memory.Memo, outward: plan.Layer) -> plan.Proxyless:
+    """How an application sends, where the sidecars of its namespace send as ``outward`` says."""
+    hashing = {
+        one.key: one.settings.load_balancer.hash_by
+        for one in outward.clusters
+        if one.settings.load_balancer.hash_by
+    }
+    hosts = [
+        host
+        for configuration in outward.route_configurations
+        for host in configuration.virtual_hosts
+    ]
+    return plan.Proxyless(
+        clusters=tuple(map(_by_endpoints, outward.clusters)),
+        endpoints=tuple(_own_endpoints(outward.clusters)),
+        targets=tuple(
+            memo.leaf(_target, host.name, host, _hashing(host, hashing)) for host in hosts
+        ),
+    )
+
+
+def servers(address: str, ports: tuple[endpoints.ServedPort, ...]) -> plan.Proxyless:
+    """How an application serves that has these ports: it asks by the address that it binds.
+
+    Args:
+        address: Its own IP address; it may bind any instead.
+        ports: On which it serves.
+    """
+    hosts = sorted({address, *_ANY_ADDRESS})
+    return plan.Proxyless(
+        servers=tuple(plan.Address(host=host, port=port) for host in hosts for port, _ in ports)
+    )
+
+
+def _by_endpoints(cluster: plan.Cluster) -> plan.Cluster:
+    """A cluster with addresses of its own gets them by EDS: gRPC has no other way."""
+    if cluster.resolution != "static":
+        return cluster
+    return dataclasses.replace(cluster, resolution="eds", addresses=())
+
+
+def _own_endpoints(clusters: Iterable[plan.Cluster]) -> Iterator[plan.ClusterEndpoints]:
+    for one in clusters:
+        if one.resolution == "static":
+            place = plan.LocalityEndpoints(
+                locality=services.Locality(), addresses=tuple(dict.fromkeys(one.addresses))
+            )
+            yield plan.ClusterEndpoints(key=one.key, localities=(place,) if one.addresses else ())
+
+
+def _hashing(
+    host: plan.VirtualHost, known: Mapping[plan.ClusterKey, tuple[upstreams.HashKey, ...]]
+) -> Hashing:
+    if not known:
+        return ()
+    used = {key for route in host.routes for key in _clusters(route) if key in known}
+    return tuple((key, known[key]) for key in sorted(used, key=_cluster_order))
+
+
+def _cluster_order(key: plan.ClusterKey) -> tuple[object, ...]:
+    return key.service or (), key.port, key.labels, key.scope
+
+
+def _clusters(route: plan.Route) -> Iterator[plan.ClusterKey]:
+    if isinstance(route.action, plan.Forward):
+        for share in route.action.clusters:
+            if share.cluster is not None:
+                yield share.cluster
+
+
+def _target(host: plan.VirtualHost, hashing: Hashing) -> plan.Target:
+    known = dict(hashing)
+    return plan.Target(
+        name=host.name,
+        authorities=tuple(one for one in host.domains if _is_name(one)),
+        routes=tuple(
+            plan.ClientRoute(
+                route=dataclasses.replace(route, match=match),
+                hash_by=next((known[key] for key in _clusters(route) if key in known), ()),
+            )
+            for route in host.routes
+            for match in _matches(route.match)
+        ),
+        origins=host.origins,
+    )
+
+
+def _is_name(domain: str) -> bool:
+    host = domain.rpartition(":")[0] if re.search(r":[0-9]+$", domain) else domain
+    return "*" not in domain and not catalogue.is_ip(host.strip("[]"))
+
+
+def _matches(match: plan.RouteMatch) -> tuple[plan.RouteMatch, ...]:
+    """The matches that do together what this one says; none where no request of gRPC's fits."""
+    pseudo = any(header.name.startswith(":") for header in match.headers)
+    queried = any(parameter.kind != "absent" for parameter in match.query)
+    if pseudo or queried or match.method not in ("", "POST"):
+        return ()
+    plain = dataclasses.replace(_with_path(match), method="", query=())
+    return tuple(dataclasses.replace(plain, headers=headers) for headers in _headers(match.headers))
+
+
+def _headers(
+    headers: tuple[header_tests.HeaderMatch, ...],
+) -> Iterator[tuple[header_tests.HeaderMatch, ...]]:
+    """Say "not this" as "another value, or none": to gRPC an absent header has no value at all."""
+    inverted = [header for header in headers if header.invert]
+    if len(inverted) > _MAX_DOUBLED:
+        yield headers
+        return
+    choices = (
+        (header, header_tests.HeaderMatch(name=header.name, kind="absent"))
+        if header.invert
+        else (header,)
+        for header in headers
+    )
+    yield from itertools.product(*choices)
+
+
+def _with_path(match: plan.RouteMatch) -> plan.RouteMatch:
+    """The match with a path kind that gRPC knows."""
+    match match.path_kind:
+        case "prefix":
+            pattern = f"{re.escape(match.path)}(/.*)?"
+        case "template":
+            pattern = "/".join(map(_element, match.path.split("/")))
+        case "any" | "exact" | "string_prefix" | "regex":
+            return match
+    pattern = f"(?i){pattern}" if match.ignore_case else pattern
+    return dataclasses.replace(match, path_kind="regex", path=pattern, ignore_case=False)
+
+
+def _element(element: str) -> str:
+    if element == "**" or element.endswith("=**}"):
+        return ".*"
+    if element == "*" or element.startswith("{"):
+        return "[^/]+"
+    return re.escape(element)

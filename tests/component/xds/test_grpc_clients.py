@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real gRPC client without a proxy: same registry, same rules as a sidecar has.
+
+It is a process of its own with a channel to ``xds:///...``, and talks to the real discovery.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from pilothouse.model import proxy
+from tests.support import fleet, grpc_application, waiting
+from tests.support.grpc_application import Outcome
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+TARGET = "xds:///app:80"
+
+
+class Mesh:
+    """One service of two versions, with two pods of the first, and an application that calls it."""
+
+    def __init__(
+        self, made: fleet.Fleet, client: grpc_application.Application, ports: dict[str, int]
+    ) -> None:
+        self.fleet = made
+        self.client = client
+        self.ports = ports
+
+    async def hold(self, *pods: str, rule: str = "") -> None:
+        """Let these pods exist, under this rule."""
+        listed = [
+            fleet.pod("app", name.partition("-")[0], self.ports[name], suffix=name[-1])
+            for name in pods
+        ]
+        await self.fleet.apply({"pods.yaml": fleet.join(*listed), "rule.yaml": rule}, wait=False)
+
+    async def reached(self, *names: str, target: str = TARGET) -> None:
+        """Wait until the calls of a client reach these and no others."""
+
+        async def done() -> bool:
+            outcome = await self.client.call(target, 20)
+            assert (set(outcome.replies), outcome.failures) == (set(names), ())
+            return True
+
+        await waiting.eventually(done, 20, what=f"{names} are reached")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
+    """Discovery, three backends, and the client."""
+    async with contextlib.AsyncExitStack() as stack:
+        names = ("v1-0", "v1-1", "v2-0")
+        ports = {
+            name: await stack.enter_async_context(grpc_application.backend(name)) for name in names
+        }
+        made = await stack.enter_async_context(fleet.fleet({"app.yaml": fleet.service("app")}))
+        await made.start()
+        client = await stack.enter_async_context(
+            grpc_application.application(made.grpc, tmp_path_factory.mktemp("grpc"))
+        )
+        yield Mesh(made, client, ports)
+
+
+def _shares(outcome: Outcome) -> dict[str, float]:
+    total = sum(outcome.replies.values())
+    return {name: count / total for name, count in outcome.replies.items()}
+
+
+@pytest.mark.parametrize("host", ["app", "app.default", "app.default.svc.cluster.local"])
+@pytest.mark.parametrize("port", ["", ":80"])
+async def test_a_service_is_dialled_by_any_of_its_names(mesh: Mesh, host: str, port: str) -> None:
+    """With and without its port, which is that of http URLs."""
+    await mesh.hold("v1-0", "v2-0")
+    await mesh.reached("v1-0", "v2-0", target=f"xds:///{host}{port}")
+
+
+async def test_weights_are_kept(mesh: Mesh) -> None:
+    """80 to 20, give or take five standard deviations of 500 calls."""
+    await mesh.hold("v1-0", "v2-0", rule=fleet.rule("app", {"v1": 80, "v2": 20}))
+    await mesh.reached("v1-0", "v2-0")
+
+    async def split() -> bool:
+        outcome = await mesh.client.call(TARGET, 500)
+        assert outcome.failures == ()
+        assert _shares(outcome)["v2-0"] == pytest.approx(0.2, abs=0.09)
+        return True
+
+    await waiting.eventually(split)
+
+
+async def test_a_changed_rule_is_followed_without_a_failure(mesh: Mesh) -> None:
+    """All to the first version, all to the second, and back, while calls flow."""
+    await mesh.hold("v1-0", "v2-0", rule=fleet.rule("app", {"v1": 1}))
+    await mesh.reached("v1-0")
+    await mesh.client.flow(TARGET)
+    for version in ("v2", "v1", "v2"):
+        await mesh.hold("v1-0", "v2-0", rule=fleet.rule("app", {version: 1}))
+        await mesh.reached(f"{version}-0")
+    outcome = await mesh.client.stop()
+    assert outcome.failures == ()
+    assert set(outcome.replies) == {"v1-0", "v2-0"}
+
+
+async def test_an_endpoint_that_goes_gets_nothing_more(mesh: Mesh) -> None:
+    """And one that comes gets its share, while calls flow without a failure."""
+    await mesh.hold("v1-0", "v1-1")
+    await mesh.reached("v1-0", "v1-1")
+    await mesh.client.flow(TARGET)
+    await mesh.hold("v1-1")
+    await mesh.reached("v1-1")
+    await mesh.hold("v1-0", "v1-1")
+    await mesh.reached("v1-0", "v1-1")
+    assert (await mesh.client.stop()).failures == ()
+
+
+async def test_headers_choose_a_route(mesh: Mesh) -> None:
+    """As metadata of the call; an inverted test holds for a call without the header too."""
+    await mesh.hold(
+        "v1-0",
+        "v2-0",
+        rule="""
+apiVersion: pilothouse.dev/v1alpha1
+kind: RouteRule
+metadata: {name: app}
+spec:
+  parents: [{service: app}]
+  http:
+  - matches: [{path: {prefix: /test.Backend}, headers: [{name: x-user, exact: jason}]}]
+    destinations: [{service: app, labels: {version: v2}}]
+  - matches: [{path: {prefix: /nobody}}, {method: GET}]
+    destinations: [{service: app, labels: {version: v2}}]
+  - matches: [{path: {prefix: /test.Backend}}]
+    destinations: [{service: app, labels: {version: v1}}]
+""",
+    )
+
+    async def chosen() -> bool:
+        outcome = await mesh.client.call(TARGET, 20, {"x-user": "jason"})
+        assert outcome == Outcome(replies={"v2-0": 20})
+        return True
+
+    await waiting.eventually(chosen)
+    outcome = await mesh.client.call(TARGET, 20, {"x-user": "jasonne"})
+    assert outcome == Outcome(replies={"v1-0": 20})
+
+
+async def test_the_rest_is_refused_as_a_sidecar_would(mesh: Mesh) -> None:
+    """A direct response is a failure to gRPC, which has no use for its body."""
+    await mesh.hold(
+        "v1-0",
+        rule="""
+apiVersion: pilothouse.dev/v1alpha1
+kind: RouteRule
+metadata: {name: app}
+spec:
+  parents: [{service: app}]
+  http:
+  - directResponse: {status: 503}
+""",
+    )
+
+    async def refused() -> bool:
+        outcome = await mesh.client.call(TARGET, 5)
+        assert outcome.replies == {}
+        assert all(text.startswith("UNAVAILABLE") for text in outcome.failures)
+        return True
+
+    await waiting.eventually(refused)
+
+
+async def test_nothing_was_refused(mesh: Mesh) -> None:
+    """All that discovery says is to the client's taste."""
+    await mesh.hold("v1-0")
+    await mesh.reached("v1-0")
+    clients = mesh.fleet.discovery.clients.proxies
+    assert clients, "each target that is dialled has a stream of its own"
+    for client in clients:
+        assert client.proxy.id.role is proxy.Role.GRPC
+        assert client.refusals == {}
+        await waiting.eventually(functools.partial(getattr, client, "in_sync"))
+
+
+async def test_p38_a_target_that_does_not_exist_fails_with_our_words(
+    mesh: Mesh, tmp_path: Path
+) -> None:
+    """At once, for a client that heeds resource errors (gRFC A88)."""
+    heeds = {"GRPC_EXPERIMENTAL_XDS_DATA_ERROR_HANDLING": "true"}
+    async with grpc_application.application(
+        mesh.fleet.grpc, tmp_path, name="heeding", environment=heeds
+    ) as client:
+        outcome = await client.call("xds:///nobody:80")
+    assert outcome.replies == {}
+    assert "does not exist" in outcome.failures[0]
+
+
+async def test_faults_are_injected_by_the_client_itself(mesh: Mesh) -> None:
+    """With the status that the rule says."""
+    await mesh.hold(
+        "v1-0",
+        rule=fleet.rule("app", {"v1": 1}, more=["fault: {abort: {grpcStatus: DATA_LOSS}}"]),
+    )
+
+    async def aborted() -> bool:
+        outcome = await mesh.client.call(TARGET, 5)
+        assert outcome.replies == {}
+        assert all(text.startswith("DATA_LOSS") for text in outcome.failures)
+        return True
+
+    await waiting.eventually(aborted)
+
+
+async def test_equal_keys_reach_the_same_endpoint(mesh: Mesh) -> None:
+    """A policy's ring of hashes, by a header: one user stays, many are spread."""
+    spec = "loadBalancer: {policy: RING_HASH, hashBy: [{header: x-user}]}"
+    await mesh.fleet.apply({"policy.yaml": fleet.policy("app", spec)}, wait=False)
+    await mesh.hold("v1-0", "v1-1")
+
+    async def sticky() -> bool:
+        seen = set()
+        for user in range(12):
+            outcome = await mesh.client.call(TARGET, 6, {"x-user": f"user-{user}"})
+            assert (len(outcome.replies), outcome.failures) == (1, ())
+            seen.update(outcome.replies)
+        assert seen == {"v1-0", "v1-1"}
+        return True
+
+    try:
+        await waiting.eventually(sticky, 20)
+    finally:
+        await mesh.fleet.apply({"policy.yaml": None}, wait=False)
