@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Final
 
-from pilothouse.xds import resources, types
+from pilothouse.xds import memo, resources, types
 
 _CLUSTER: Final = types.CLUSTER.type_url
 _UPPER: Final = tuple(
@@ -53,10 +53,8 @@ _ADD: Final = _recipe(_From.BOTH, _From.OLD)
 _USE: Final = _recipe(_From.BOTH, _From.NEW)
 _DROP: Final = _recipe(_From.NEW, _From.NEW)
 
-_Steps = weakref.WeakKeyDictionary[
-    resources.Snapshot, weakref.WeakKeyDictionary[resources.Snapshot, resources.Snapshot | None]
-]
-_next: _Steps = weakref.WeakKeyDictionary()
+_steps: memo.Pairs[resources.Snapshot, resources.Snapshot | None] = memo.Pairs()
+_takes: memo.Pairs[resources.Snapshot, bool] = memo.Pairs()
 _Mixes = weakref.WeakKeyDictionary[
     resources.Snapshot,
     weakref.WeakKeyDictionary[resources.Snapshot, dict[_Recipe, resources.Snapshot]],
@@ -71,11 +69,11 @@ def next_step(current: resources.Snapshot, target: resources.Snapshot) -> resour
     """
     if current is target:
         return target
-    per_target = _next.setdefault(current, weakref.WeakKeyDictionary())
-    if target not in per_target:
-        per_target[target] = _intermediate(current, target)
+    known = _steps.of(current, target)
+    if "next" not in known:
+        known["next"] = _intermediate(current, target)
     # None stands for the target: were it a value here, it would keep its own key alive.
-    return per_target[target] or target
+    return known["next"] or target
 
 
 def hold(current: resources.Snapshot, target: resources.Snapshot) -> resources.Snapshot:
@@ -104,15 +102,24 @@ def only_adds(current: resources.Snapshot, step: resources.Snapshot) -> bool:
 
     It takes nothing away, and listeners and routes stay.
     """
-    return not (
-        any(resources.diff(current, step, url) for url in _UPPER) or takes_away(current, step)
-    )
+    if current is step:
+        return True
+    known = _takes.of(current, step)
+    if "only adds" not in known:
+        upper = any(resources.diff(current, step, url) for url in _UPPER)
+        known["only adds"] = not (upper or takes_away(current, step))
+    return known["only adds"]
 
 
 def takes_away(current: resources.Snapshot, step: resources.Snapshot) -> bool:
     """True if a step lacks something that listeners and routes of before may use."""
-    removed = resources.diff(current, step, _CLUSTER).removed
-    return bool(removed) or _loses_leaves(current, step)
+    if current is step:
+        return False
+    known = _takes.of(current, step)
+    if "takes away" not in known:
+        removed = resources.diff(current, step, _CLUSTER).removed
+        known["takes away"] = bool(removed) or _loses_leaves(current, step)
+    return known["takes away"]
 
 
 def _intermediate(
