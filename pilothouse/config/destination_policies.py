@@ -18,14 +18,26 @@ def check(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.Found:
     yield from checks.required("spec.service", spec.service, syntax.label)
     yield from checks.optional("spec.namespace", spec.namespace, syntax.label)
     yield from checks.labels("spec.labels", spec.labels)
-    yield from ranges.times("spec", spec, "connect_timeout")
-    yield from balancers.check("spec.loadBalancer", spec.load_balancer)
-    yield from _outlier_detection("spec.outlierDetection", spec.outlier_detection)
-    yield from _health_check("spec.healthCheck", spec.health_check)
-    yield from _connection_pool("spec.connectionPool", spec.connection_pool)
-    yield from localities.check("spec.locality", spec.locality)
+    yield from _sections("spec", spec)
+    ports: dict[object, str] = {}
+    for index, port in enumerate(spec.ports):
+        where = f"spec.ports[{index}]"
+        yield from checks.required_port(f"{where}.port", port.port, ports)
+        yield from _sections(where, port)
+
+
+def _sections(
+    where: str,
+    spec: destination_policy_pb2.DestinationPolicySpec | destination_policy_pb2.PortPolicy,
+) -> checks.Found:
+    yield from ranges.times(where, spec, "connect_timeout")
+    yield from balancers.check(f"{where}.loadBalancer", spec.load_balancer)
+    yield from _outlier_detection(f"{where}.outlierDetection", spec.outlier_detection)
+    yield from _health_check(f"{where}.healthCheck", spec.health_check)
+    yield from _connection_pool(f"{where}.connectionPool", spec.connection_pool)
+    yield from localities.check(f"{where}.locality", spec.locality)
     if spec.HasField("tls"):
-        yield from upstream_tls.check("spec.tls", spec.tls)
+        yield from upstream_tls.check(f"{where}.tls", spec.tls)
 
 
 def _outlier_detection(

@@ -41,10 +41,12 @@ def arrange(policies: tuple[parsed.Policy, ...]) -> Policies:
         winner = side.setdefault(policy.service, {}).setdefault(policy.labels, policy)
         if winner is not policy:
             losers[policy.key] = winner.key
-    certified = any((tls := one.sections.get("tls")) and tls.certificate for one in policies)
-    return Policies(
-        producers=producers, consumers=consumers, losers=losers, certified=bool(certified)
+    certified = any(
+        (tls := sections.get("tls")) is not None and tls.certificate is not None
+        for one in policies
+        for sections in (one.sections, *one.ports.values())
     )
+    return Policies(producers=producers, consumers=consumers, losers=losers, certified=certified)
 
 
 def client_certificates(
@@ -71,11 +73,11 @@ def served(
     return tuple(key for key in shown if key.namespace == namespace)
 
 
-def settings(applying: tuple[parsed.Policy, ...]) -> upstreams.Settings:
-    """Merge policies by whole section; the first that sets a section wins it."""
+def settings(applying: tuple[parsed.Policy, ...], port: int) -> upstreams.Settings:
+    """Merge policies for a port by whole section; the first that sets a section wins it."""
     merged = upstreams.Sections()
     for policy in reversed(applying):
-        merged.update(policy.sections)
+        merged.update(policy.at(port))
     return upstreams.Settings(**merged) if merged else upstreams.DEFAULTS
 
 
@@ -141,7 +143,7 @@ def cluster(
     return plan.Cluster(
         key=key,
         http2=http2,
-        settings=settings(policies),
+        settings=settings(policies, key.port),
         origins=routes.merge_origins(origins, *(policy.origins for policy in policies)),
     )
 
@@ -201,7 +203,8 @@ def rescoped(policies: Policies, mesh: catalogue.Catalogue, uses: Uses) -> Mappi
             shared = policies.producers.get(service, NO_POLICIES)
             for key in shared_keys(entry, uses.get(service, ())) if entry else ():
                 own = applying(by_service[service], shared, key.labels)
-                if settings(own) != settings(applying(NO_POLICIES, shared, key.labels)):
+                theirs = applying(NO_POLICIES, shared, key.labels)
+                if settings(own, key.port) != settings(theirs, key.port):
                     changed = found.setdefault(client, {})
                     changed[key] = dataclasses.replace(key, scope=client)
     return found
@@ -221,17 +224,18 @@ def placed(
     found: dict[plan.ClusterKey, upstreams.Locality] = {}
     for service, shared in policies.producers.items():
         entry = mesh.entries.get(service)
-        if entry and any("locality" in policy.sections for policy in shared.values()):
+        if entry and any(policy.has("locality") for policy in shared.values()):
             for key in shared_keys(entry, uses.get(service, ())):
-                policy = settings(applying(NO_POLICIES, shared, key.labels)).locality
+                own = applying(NO_POLICIES, shared, key.labels)
+                policy = settings(own, key.port).locality
                 if policy is not None:
                     found[key] = policy
     for client, changed in rescoped.items():
         for key, scoped in changed.items():
             if key.service is not None:
-                own = policies.consumers[client][key.service]
                 shared = policies.producers.get(key.service, NO_POLICIES)
-                policy = settings(applying(own, shared, key.labels)).locality
+                own = applying(policies.consumers[client][key.service], shared, key.labels)
+                policy = settings(own, key.port).locality
                 if policy is not None:
                     found[scoped] = policy
     return {key: found[key] for key in sorted(found, key=routes.cluster_order)}

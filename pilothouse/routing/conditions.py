@@ -74,11 +74,16 @@ def all_conditions(
         shadowed = tuple(shadows.get(key, ()))
         found[key] = memo.leaf(rule_conditions, key, bound, parents, empty, shadowed)
     for policy in findings.objects.policies:
-        exists = policy.service in findings.directory.mesh.entries
+        entry = findings.directory.mesh.entries.get(policy.service)
+        exists = entry is not None
+        ports = {port.number for port in entry.service.ports} if entry else set(policy.ports)
+        unknown = tuple([port for port in policy.ports if port not in ports])
         winner = findings.directory.policies.losers.get(policy.key)
         labelled = (policy.service, policy.labels)
         empty = (labelled,) if exists and labelled in barren else ()
-        found[policy.key] = memo.leaf(policy_conditions, policy.key, policy, exists, winner, empty)
+        found[policy.key] = memo.leaf(
+            policy_conditions, policy.key, policy, exists, unknown, winner, empty
+        )
     for external in findings.objects.externals:
         lost = findings.directory.claims.lost.get(external.key, ())
         found[external.object] = _conflicted(lost)
@@ -291,6 +296,7 @@ def _conflicted(messages: tuple[str, ...], *, reason: str = "Lost") -> Condition
 def policy_conditions(
     policy: parsed.Policy,
     exists: bool,  # noqa: FBT001  a memo's functions take positions
+    unknown: tuple[int, ...],
     winner: keys.ObjectKey | None,
     barren: tuple[Labelled, ...],
 ) -> Conditions:
@@ -299,6 +305,7 @@ def policy_conditions(
     Args:
         policy: The policy.
         exists: True when its service does.
+        unknown: Ports that it speaks of and that the service does not have.
         winner: The policy that counts in its place, or None.
         barren: Its service and labels, when these select no endpoint.
     """
@@ -306,6 +313,10 @@ def policy_conditions(
     if not exists:
         text = f"spec.service: service {policy.service} does not exist"
         problems.append(_Problem("BackendNotFound", text))
+    problems += [
+        _Problem("PortNotFound", f"spec.ports: service {policy.service} has no port {port}")
+        for port in unknown
+    ]
     lost = (f"{winner} already says how to talk to the same endpoints",) if winner else ()
     return _sorted(_resolved(problems), _no_endpoints(barren), _conflicted(lost))
 

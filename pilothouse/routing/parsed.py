@@ -8,6 +8,7 @@ an equal value here, and nothing that comes after is computed again.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pilothouse.model import keys, secrets
@@ -126,6 +127,17 @@ class Policy:
     labels: keys.Labels
     sections: upstreams.Sections
     """Those that it has; never mutated."""
+    ports: Mapping[int, upstreams.Sections]
+    """Those that it has for single ports, in order of ports; they win as a whole."""
+
+    def at(self, port: int) -> upstreams.Sections:
+        """Those that it has for a port."""
+        own = self.ports.get(port)
+        return {**self.sections, **own} if own else self.sections
+
+    def has(self, section: str) -> bool:
+        """Tell whether it has a section of that name, for any port."""
+        return any(section in one for one in (self.sections, *self.ports.values()))
 
 
 class ExternalPort(NamedTuple):

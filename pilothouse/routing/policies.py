@@ -35,11 +35,17 @@ def policy(config: objects.Config) -> parsed.Policy:
         service=keys.ServiceKey(spec.namespace or config.key.namespace, spec.service),
         labels=keys.labels(dict(spec.labels)),
         sections=_sections(spec, namespace=config.key.namespace),
+        ports={
+            one.port: _sections(one, namespace=config.key.namespace)
+            for one in sorted(spec.ports, key=lambda one: one.port)
+        },
     )
 
 
 def _sections(
-    spec: destination_policy_pb2.DestinationPolicySpec, *, namespace: str
+    spec: destination_policy_pb2.DestinationPolicySpec | destination_policy_pb2.PortPolicy,
+    *,
+    namespace: str,
 ) -> upstreams.Sections:
     found = upstreams.Sections()
     if spec.HasField("connect_timeout"):

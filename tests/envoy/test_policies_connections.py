@@ -17,6 +17,8 @@ from tests.support import backends, envoy_plans, grpc_health_servers, meshes, po
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
 
+TWO_PORTS = "two-ports"
+PORTS = (policy_worlds.PORT, 81)
 ONE_STREAM = "connectionPool: {maxConcurrentStreams: 1}"
 POLICIES = {
     "one-request": "connectionPool: {maxRequestsPerConnection: 1}",
@@ -26,6 +28,7 @@ POLICIES = {
     "http1": "connectionPool: {httpVersion: HTTP1}",
     "same": "connectionPool: {httpVersion: CLIENT}",
     "one-stream": ONE_STREAM,
+    TWO_PORTS: "ports: [{port: 81, connectionPool: {maxRequestsPerConnection: 1}}]",
     "pinged": (
         "connectionPool: {httpVersion: HTTP2, http2Keepalive: {interval: 50ms, timeout: 50ms}}"
     ),
@@ -75,6 +78,9 @@ async def world() -> AsyncIterator[Pools]:
             **dict.fromkeys(PLAIN, (plain.port,)),
             **dict.fromkeys(("h2c", "many-streams", "one-stream"), (h2c,)),
             "same": (h2c,),
+            TWO_PORTS: [
+                meshes.endpoint(envoy_plans.LOOPBACK, plain.port, f"http-{port}") for port in PORTS
+            ],
             "pinged": (silent.sockets[0].getsockname()[1],),
         }
         protocol = services.AppProtocol.GRPC
@@ -82,6 +88,7 @@ async def world() -> AsyncIterator[Pools]:
             policy_worlds.running(
                 endpoints,
                 POLICIES,
+                meshes.service(TWO_PORTS, *PORTS),
                 *(
                     meshes.service(name, meshes.port(policy_worlds.PORT, protocol=protocol))
                     for name in GRPC
@@ -101,6 +108,15 @@ async def test_a_connection_has_so_many_requests(world: Pools):
     """With a limit of one, each request has a connection of its own."""
     assert await world.tally("one-request", 5) == {"plain": 5}
     assert await world.connections("one-request") == 5
+
+
+async def test_a_port_may_differ(world: Pools):
+    """What the policy says for one port of a service changes no other."""
+    for port in PORTS:
+        for _ in range(5):
+            assert await world.reached(f"{TWO_PORTS}:{port}") == "plain"
+    stats = [f"cluster.outbound|{port}||two-ports/default.upstream_cx_total" for port in PORTS]
+    assert [await world.envoy.counter(one) for one in stats] == [1, 5]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def broken(spec: str) -> list[str]:
         "loadBalancer: {warmup: {duration: 1ms, minPercent: 100, aggression: 0.5}}",
         "loadBalancer: {policy: ROUND_ROBIN, warmup: {duration: 1h}}",
         "locality: {}",
+        "ports: [{port: 1, loadBalancer: {}, tls: {mode: DISABLE}}, {port: 65535}]",
         "tls: {mode: DISABLE}",
         "tls: {sni: a.example, insecureSkipVerify: true}",
         (
@@ -247,6 +248,21 @@ def test_what_is_right_is_accepted(spec: str):
                 (CA.replace("MAA=", "M=A="), ": one of them is not base64"),
                 (f"{BEGIN}\nAAAA\n{END}", ": one of them is no certificate"),
             )
+        ),
+        (
+            (
+                "ports: [{}, {port: 65536, connectTimeout: 0s}, {port: 1, tls: {sni: a.b},"
+                " loadBalancer: {minHealthyPercent: 101}}, {port: 1, healthCheck: {http: {}}}]"
+            ),
+            [
+                "spec.ports[0].port: is required: a number from 1 to 65535",
+                "spec.ports[1].port: must be from 1 to 65535, is 65536",
+                "spec.ports[1].connectTimeout: must be greater than 0s",
+                "spec.ports[2].loadBalancer.minHealthyPercent: must be from 0 to 100, is 101",
+                "spec.ports[2].tls.caCertificates: is required",
+                "spec.ports[3].port: the port 1 is taken by spec.ports[2].port",
+                "spec.ports[3].healthCheck.http.path: is required",
+            ],
         ),
         (
             "outlierDetection: {interval: 0s, baseEjectionTime: 0s, maxEjectionTime: 0s}",

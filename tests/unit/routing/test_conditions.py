@@ -211,8 +211,12 @@ def test_policies():
         meshes.policy("first", "{service: reviews, labels: {version: v1}}", created=1),
         meshes.policy("second", "{service: reviews, labels: {version: v1}}", created=2),
         meshes.policy("other.shop", "{service: reviews, namespace: default}"),
+        meshes.policy("port.shop", "{service: reviews, namespace: default, ports: [{port: 7}]}"),
     )
     mesh = meshes.mesh(*KNOWN, *policies)
+    port = meshes.condition(mesh, "DestinationPolicy", "port.shop")
+    assert (port.status, port.reason) == (False, "PortNotFound")
+    assert port.message == "spec.ports: service default/reviews has no port 7"
     gone = meshes.condition(mesh, "DestinationPolicy", "gone")
     assert (gone.status, gone.reason) == (False, "BackendNotFound")
     assert meshes.condition(mesh, "DestinationPolicy", "first") == RESOLVED

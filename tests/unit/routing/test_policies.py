@@ -13,8 +13,8 @@ def read(spec: str) -> parsed.Policy:
     return policies.policy(config)
 
 
-def settings(*specs: str) -> upstreams.Settings:
-    return clusters.settings(tuple(read(spec) for spec in specs))
+def settings(*specs: str, port: int = 80) -> upstreams.Settings:
+    return clusters.settings(tuple(read(spec) for spec in specs), port)
 
 
 @pytest.mark.parametrize(
@@ -210,6 +210,35 @@ def settings(*specs: str) -> upstreams.Settings:
 def test_sections(spec: str, expected: upstreams.Settings):
     """What is set counts, and what is not has its documented default."""
     assert settings(spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("port", "expected"),
+    [
+        (80, upstreams.Settings(connect_timeout_ms=1000)),
+        (
+            81,
+            upstreams.Settings(
+                connect_timeout_ms=1000,
+                circuit_breaker=upstreams.CircuitBreaker(max_retries=2),
+                load_balancer=upstreams.LoadBalancer(policy="round_robin"),
+            ),
+        ),
+        (82, upstreams.Settings(connect_timeout_ms=3000)),
+    ],
+)
+def test_a_port_may_have_sections_of_its_own(port: int, expected: upstreams.Settings):
+    """They win over the same policy's, whole; a policy that wins does so for every port."""
+    found = settings(
+        "connectTimeout: 1s, ports: [{port: 82, connectTimeout: 3s},"
+        " {port: 81, loadBalancer: {policy: ROUND_ROBIN}, circuitBreaker: {maxRetries: 2}}]",
+        (
+            "connectTimeout: 9s, ports: [{port: 81, connectTimeout: 8s,"
+            " circuitBreaker: {maxRequests: 1}}]"
+        ),
+        port=port,
+    )
+    assert found == expected
 
 
 def test_an_empty_health_check_takes_back_what_another_policy_says():

@@ -99,6 +99,7 @@ class DestinationPolicySpec(_message.Message):
     CONNECTION_POOL_FIELD_NUMBER: _builtins.int
     LOCALITY_FIELD_NUMBER: _builtins.int
     TLS_FIELD_NUMBER: _builtins.int
+    PORTS_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """Name of the service. Required."""
     namespace: _builtins.str
@@ -139,6 +140,10 @@ class DestinationPolicySpec(_message.Message):
     def tls(self) -> Global___UpstreamTls:
         """TLS between the client proxies and the endpoints. Unset means clear text."""
 
+    @_builtins.property
+    def ports(self) -> _containers.RepeatedCompositeFieldContainer[Global___PortPolicy]:
+        """Sections for single ports, which win over those above as a whole. Each port once."""
+
     def __init__(
         self,
         *,
@@ -153,10 +158,11 @@ class DestinationPolicySpec(_message.Message):
         connection_pool: Global___ConnectionPool | None = ...,
         locality: Global___LocalityPolicy | None = ...,
         tls: Global___UpstreamTls | None = ...,
+        ports: _abc.Iterable[Global___PortPolicy] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "load_balancer", b"load_balancer", "locality", b"locality", "outlier_detection", b"outlier_detection", "tls", b"tls"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "labels", b"labels", "load_balancer", b"load_balancer", "locality", b"locality", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "service", b"service", "tls", b"tls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "labels", b"labels", "load_balancer", b"load_balancer", "locality", b"locality", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "ports", b"ports", "service", b"service", "tls", b"tls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1045,3 +1051,73 @@ class UpstreamTls(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpstreamTls: _TypeAlias = UpstreamTls  # noqa: Y015
+
+@_typing.final
+class PortPolicy(_message.Message):
+    """What is different for one port of the service; every section is as in the policy itself, and unset means what that says."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PORT_FIELD_NUMBER: _builtins.int
+    CONNECT_TIMEOUT_FIELD_NUMBER: _builtins.int
+    LOAD_BALANCER_FIELD_NUMBER: _builtins.int
+    CIRCUIT_BREAKER_FIELD_NUMBER: _builtins.int
+    OUTLIER_DETECTION_FIELD_NUMBER: _builtins.int
+    HEALTH_CHECK_FIELD_NUMBER: _builtins.int
+    CONNECTION_POOL_FIELD_NUMBER: _builtins.int
+    LOCALITY_FIELD_NUMBER: _builtins.int
+    TLS_FIELD_NUMBER: _builtins.int
+    port: _builtins.int
+    """Number of the service's port, 1 to 65535. Required."""
+    @_builtins.property
+    def connect_timeout(self) -> _duration_pb2.Duration:
+        """Time to open a connection, in whole milliseconds. Greater than 0."""
+
+    @_builtins.property
+    def load_balancer(self) -> Global___LoadBalancer:
+        """Load balancing."""
+
+    @_builtins.property
+    def circuit_breaker(self) -> Global___CircuitBreaker:
+        """Limits."""
+
+    @_builtins.property
+    def outlier_detection(self) -> Global___OutlierDetection:
+        """Leaves endpoints that fail out for a while."""
+
+    @_builtins.property
+    def health_check(self) -> Global___HealthCheck:
+        """Asks the endpoints how they are."""
+
+    @_builtins.property
+    def connection_pool(self) -> Global___ConnectionPool:
+        """Connections to the endpoints."""
+
+    @_builtins.property
+    def locality(self) -> Global___LocalityPolicy:
+        """Which endpoints a proxy prefers."""
+
+    @_builtins.property
+    def tls(self) -> Global___UpstreamTls:
+        """TLS."""
+
+    def __init__(
+        self,
+        *,
+        port: _builtins.int = ...,
+        connect_timeout: _duration_pb2.Duration | None = ...,
+        load_balancer: Global___LoadBalancer | None = ...,
+        circuit_breaker: Global___CircuitBreaker | None = ...,
+        outlier_detection: Global___OutlierDetection | None = ...,
+        health_check: Global___HealthCheck | None = ...,
+        connection_pool: Global___ConnectionPool | None = ...,
+        locality: Global___LocalityPolicy | None = ...,
+        tls: Global___UpstreamTls | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "load_balancer", b"load_balancer", "locality", b"locality", "outlier_detection", b"outlier_detection", "tls", b"tls"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "load_balancer", b"load_balancer", "locality", b"locality", "outlier_detection", b"outlier_detection", "port", b"port", "tls", b"tls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PortPolicy: _TypeAlias = PortPolicy  # noqa: Y015
