@@ -33,6 +33,21 @@ class DeltaStream(streams.Stream):
                 state.leftover |= state.claimed.keys()
         events: list[streams.Event] = []
         # A stale nonce makes this no acknowledgement, but its subscriptions count.
+        named = asked.resource_names_subscribe or asked.resource_names_unsubscribe
+        wishes = self._subscribe(state, asked, new=new) if new or named else False
+        if asked.response_nonce and not new:
+            events.append(self._answer(state, asked))
+        if new or wishes:
+            events.append(streams.Subscribed(type_url=state.type.type_url))
+        self._look(state)
+        self._advance()
+        return tuple(events)
+
+    @staticmethod
+    def _subscribe(
+        state: type_state.TypeState, asked: discovery_pb2.DeltaDiscoveryRequest, *, new: bool
+    ) -> bool:
+        """Take additions and removals; return whether anything must be answered."""
         was_wildcard = state.subscription.wildcard
         must = state.subscription.change(
             add=asked.resource_names_subscribe, remove=asked.resource_names_unsubscribe, first=new
@@ -40,13 +55,7 @@ class DeltaStream(streams.Stream):
         everything = state.resubscribed(was_wildcard=was_wildcard)
         state.forced |= must
         state.told -= must
-        if asked.response_nonce and not new:
-            events.append(self._answer(state, asked))
-        if new or must or everything:
-            events.append(streams.Subscribed(type_url=state.type.type_url))
-        self._look(state)
-        self._advance()
-        return tuple(events)
+        return bool(must) or everything
 
     def _answer(
         self, state: type_state.TypeState, asked: discovery_pb2.DeltaDiscoveryRequest
@@ -59,6 +68,8 @@ class DeltaStream(streams.Stream):
     def _content(
         self, state: type_state.TypeState, view: resources.Snapshot
     ) -> contents.Content | None:
+        if not (state.whole or state.forced):
+            return self._plain(state, view)
         sent, removed = self._first(state, view) if state.whole else self._later(state, view)
         if not state.type.retracted:
             removed.clear()
@@ -81,6 +92,15 @@ class DeltaStream(streams.Stream):
             removed=tuple(sorted(removed)),
             missing=self._unknown(state, view, state.forced),
         )
+
+    @staticmethod
+    def _plain(state: type_state.TypeState, view: resources.Snapshot) -> contents.Content | None:
+        """What differs, as most responses are: nobody asked for anything."""
+        difference = state.missing(view)
+        removed = difference.removed if state.type.retracted else ()
+        if not difference.changed and not removed:
+            return None
+        return contents.Content(changed=difference.changed, removed=removed)
 
     def _first(
         self, state: type_state.TypeState, view: resources.Snapshot

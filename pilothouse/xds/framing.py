@@ -13,13 +13,17 @@ google/protobuf/any.proto.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 _LENGTH_DELIMITED = 2
+_SMALL = tuple(bytes((number,)) for number in range(0x80))
 
 
 def varint(number: int) -> bytes:
     """A number in protobuf's variable-length form."""
+    if number < 0x80:
+        return _SMALL[number]
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -76,8 +80,8 @@ def sotw_response(
 
     Fields: version_info = 1, resources = 2, type_url = 4, nonce = 5, resource_errors = 7.
     """
-    head = field(1, version.encode()) + field(4, type_url.encode()) + field(5, nonce.encode())
-    return b"".join((head, *frames, *(field(7, error) for error in errors)))
+    head = _head(version, type_url), field(5, nonce.encode())
+    return b"".join((*head, *frames, *(field(7, error) for error in errors)))
 
 
 def delta_response(
@@ -94,6 +98,12 @@ def delta_response(
     Fields: system_version_info = 1, resources = 2, type_url = 4, nonce = 5, removed_resources = 6,
     resource_errors = 9.
     """
-    head = field(1, version.encode()) + field(4, type_url.encode()) + field(5, nonce.encode())
+    head = _head(version, type_url), field(5, nonce.encode())
     gone = (field(6, name.encode()) for name in removed)
-    return b"".join((head, *frames, *gone, *(field(9, error) for error in errors)))
+    return b"".join((*head, *frames, *gone, *(field(9, error) for error in errors)))
+
+
+@functools.lru_cache(maxsize=256)
+def _head(version: str, type_url: str) -> bytes:
+    """What both kinds of response begin with; the same for all streams with one view."""
+    return field(1, version.encode()) + field(4, type_url.encode())

@@ -116,10 +116,12 @@ class TypeState:
         wanted = self.subscription
         if wanted.wildcard or not difference:
             return difference
-        return resources.Difference(
-            changed=tuple(one for one in difference.changed if one.name in wanted.names),
-            removed=tuple(name for name in difference.removed if name in wanted.names),
-        )
+        names = wanted.names
+        changed = tuple(one for one in difference.changed if one.name in names)
+        removed = tuple(name for name in difference.removed if name in names)
+        if len(changed) + len(removed) == len(difference.changed) + len(difference.removed):
+            return difference
+        return resources.Difference(changed=changed, removed=removed)
 
     def wanted(self, view: resources.Snapshot) -> Iterable[resources.Resource]:
         """All resources of a view that the client wants, in name order."""
