@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 
 from pilothouse.api.envoy.config.core.v3 import base_pb2
 from pilothouse.xds import content as contents
-from pilothouse.xds import requests, resources, transition, type_state, types
+from pilothouse.xds import requests, resources, status, transition, type_state, types
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +79,6 @@ class Response:
     removed: int = 0
     missing: int = 0
     """Names that are told to be missing."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TypeStatus:
-    """How one type stands on a stream."""
-
-    type_url: str
-    resources: int
-    """Resources of the newest response's view that the client wants."""
-    sent_version: str
-    """Empty before the first response."""
-    acked_version: str
-    error: str
-    """The client's words if it refused the newest response."""
 
 
 class Stream(abc.ABC):
@@ -182,18 +168,14 @@ class Stream(abc.ABC):
         """The types that the client has asked for, in the order it did."""
         return tuple(self._states)
 
-    def types(self) -> tuple[TypeStatus, ...]:
+    def types(self) -> tuple[status.TypeStatus, ...]:
         """How each subscribed type stands, sorted by type URL."""
-        return tuple(
-            TypeStatus(
-                type_url=url,
-                resources=state.count(state.held),
-                sent_version=state.sent_version,
-                acked_version=state.acked_version,
-                error=state.error,
-            )
-            for url, state in sorted(self._states.items())
-        )
+        return status.of_types(self._states.values())
+
+    def statuses(self) -> tuple[status.ResourceStatus, ...]:
+        """How each resource that the client asked for stands, sorted by type URL and name."""
+        target = resources.Snapshot.EMPTY if self.target is None else self.target
+        return tuple(status.of_resources(self._states.values(), target))
 
     @abc.abstractmethod
     def _content(
