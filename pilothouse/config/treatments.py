@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pilothouse.api.config.v1alpha1 import http_actions_pb2, route_rule_pb2
-from pilothouse.config import checks, grpc_statuses, http_matches, syntax
+from pilothouse.config import checks, grpc_statuses, http_matches, scalars, syntax
 
 _RESERVED = frozenset(
     {
@@ -21,6 +21,8 @@ _RESERVED = frozenset(
         "upgrade",
     }
 )
+_SHORTEST_PERIOD = 50 * scalars.MILLISECOND
+"""Envoy's limit."""
 MAX_HEADER_VALUE = 16_384
 """Envoy's limit, in bytes."""
 
@@ -35,6 +37,10 @@ def check(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:
         yield from _fault(f"{where}.fault", route.fault)
     if route.HasField("cors"):
         yield from _cors(f"{where}.cors", route.cors)
+    if route.HasField("rate_limit"):
+        yield from _rate_limit(f"{where}.rateLimit", route.rate_limit)
+    if route.HasField("max_request_bytes") and not route.max_request_bytes:
+        yield from checks.broken(f"{where}.maxRequestBytes", "must be at least 1, is 0")
 
 
 def answers(route: route_rule_pb2.HttpRoute) -> bool:
@@ -150,3 +156,15 @@ def _origin(where: str, origin: http_actions_pb2.OriginMatch) -> checks.Found:
         case None:
             choices = "`exact`, `prefix`, `suffix` or `regex`"
             yield from checks.broken(where, f"one of {choices} is required")
+
+
+def _rate_limit(where: str, limit: http_actions_pb2.RateLimit) -> checks.Found:
+    if not limit.requests:
+        yield from checks.broken(f"{where}.requests", "is required: a number greater than 0")
+    if limit.HasField("per"):
+        yield from checks.duration(f"{where}.per", limit.per)
+        if 0 <= checks.in_nanoseconds(limit.per) < _SHORTEST_PERIOD:
+            yield from checks.broken(f"{where}.per", "must be at least 50ms")
+    if limit.HasField("burst") and limit.burst < limit.requests:
+        least = f"must be at least `requests`, {limit.requests}, is {limit.burst}"
+        yield from checks.broken(f"{where}.burst", least)

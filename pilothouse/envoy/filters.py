@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from google.protobuf import message
+from google.protobuf import message, wrappers_pb2
 
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2
+from pilothouse.api.envoy.extensions.filters.http.buffer.v3 import buffer_pb2
 from pilothouse.api.envoy.extensions.filters.http.cors.v3 import cors_pb2
 from pilothouse.api.envoy.extensions.filters.http.fault.v3 import fault_pb2
+from pilothouse.api.envoy.extensions.filters.http.local_ratelimit.v3 import local_rate_limit_pb2
 from pilothouse.api.envoy.extensions.filters.http.router.v3 import router_pb2
 from pilothouse.api.envoy.extensions.filters.network.http_connection_manager.v3 import (
     http_connection_manager_pb2,
@@ -30,6 +32,9 @@ _GRPC: Final = header_tests.HeaderMatch(
 )
 
 CORS: Final = "envoy.filters.http.cors"
+RATE_LIMIT: Final = "envoy.filters.http.local_ratelimit"
+BUFFER: Final = "envoy.filters.http.buffer"
+_LIMITED: Final = "rules"  # of the names of the filter's statistics
 FAULT: Final = "envoy.filters.http.fault"
 
 
@@ -40,18 +45,30 @@ def _off(name: str, config: message.Message) -> _Filter:
 ROUTER: Final = _Filter(
     name="envoy.filters.http.router", typed_config=wire.packed(router_pb2.Router())
 )
-BY_RULES: Final = (
+_HEADS: Final = (
     _off(CORS, cors_pb2.Cors()),
+    _off(RATE_LIMIT, local_rate_limit_pb2.LocalRateLimit(stat_prefix=_LIMITED)),
     _off(FAULT, fault_pb2.HTTPFault()),
-    ROUTER,
 )
+_BODIES: Final = (
+    _off(BUFFER, buffer_pb2.Buffer(max_request_bytes=wrappers_pb2.UInt32Value(value=1))),
+)
+BY_RULES: Final = (*_HEADS, *_BODIES, ROUTER)
 """Of listeners that route by rules."""
+UPGRADED: Final = (*_HEADS, ROUTER)
+"""The same for connections that are no longer HTTP, and have no body that ends."""
 
 
 def fill(made: route_components_pb2.Route, wanted: treatment.Treatment) -> None:
     """What a route says to filters."""
     if wanted.cors is not None:
         _put(made, CORS, _cors(wanted.cors))
+    if wanted.rate_limit is not None:
+        _put(made, RATE_LIMIT, _rate_limit(wanted.rate_limit))
+    if wanted.max_request_bytes is not None:
+        body = buffer_pb2.BufferPerRoute()
+        body.buffer.max_request_bytes.value = wanted.max_request_bytes
+        _put(made, BUFFER, body)
     if wanted.fault is not None:
         _put(made, FAULT, _fault(wanted.fault))
 
@@ -71,6 +88,16 @@ def _cors(wanted: treatment.Cors) -> cors_pb2.CorsPolicy:
     made.forward_not_matching_preflights.value = wanted.forward_unmatched
     for origin in wanted.origins:
         matches.fill_string(made.allow_origin_string_match.add(), origin.kind, origin.value)
+    return made
+
+
+def _rate_limit(wanted: treatment.RateLimit) -> local_rate_limit_pb2.LocalRateLimit:
+    made = local_rate_limit_pb2.LocalRateLimit(stat_prefix=_LIMITED)
+    made.token_bucket.max_tokens = wanted.burst
+    made.token_bucket.tokens_per_fill.value = wanted.requests
+    made.token_bucket.fill_interval.CopyFrom(wire.duration(wanted.per_ms))
+    for share in (made.filter_enabled, made.filter_enforced):
+        share.default_value.CopyFrom(millionths(1_000_000))  # unset is none
     return made
 
 

@@ -63,7 +63,6 @@ _TLS_INSPECTOR: Final = listener_components_pb2.ListenerFilter(
 _TLS_HANDSHAKE_TIMEOUT: Final = duration_pb2.Duration(seconds=15)
 
 _COMMON: Final = _Manager(
-    upgrade_configs=(_Manager.UpgradeConfig(upgrade_type="websocket"),),
     normalize_path=_TRUE,
     merge_slashes=True,
     path_with_escaped_slashes_action=_Manager.KEEP_UNCHANGED,
@@ -135,6 +134,7 @@ def connection_manager(
     made.MergeFrom(_COMMON)
     by_rules = listener.edge or listener.direction is plan.Direction.OUTBOUND
     made.http_filters.extend(filters.BY_RULES if by_rules else (filters.ROUTER,))
+    made.upgrade_configs.add(upgrade_type="websocket", filters=filters.UPGRADED if by_rules else ())
     made.MergeFrom(_EDGE if listener.edge else _SIDECAR)
     if listener.strip_port:
         made.strip_any_host_port = True

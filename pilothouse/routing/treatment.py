@@ -88,6 +88,17 @@ class Cors:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimit:
+    """A bucket of tokens, of which each request takes one."""
+
+    requests: int
+    """Tokens that come in each period."""
+    per_ms: int
+    burst: int
+    """Tokens that the bucket holds."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
     """What a route does with its requests and answers, whatever becomes of them."""
 
@@ -95,6 +106,8 @@ class Treatment:
     response_headers: HeaderChanges = UNCHANGED
     fault: Fault | None = None
     cors: Cors | None = None
+    rate_limit: RateLimit | None = None
+    max_request_bytes: int | None = None
 
 
 NOTHING = Treatment()

@@ -19,6 +19,10 @@ def treatment(route: route_rule_pb2.HttpRoute) -> treated.Treatment:
         response_headers=headers(route.response_headers),
         fault=_fault(route.fault) if route.HasField("fault") else None,
         cors=_cors(route.cors) if route.HasField("cors") else None,
+        rate_limit=_rate_limit(route.rate_limit) if route.HasField("rate_limit") else None,
+        max_request_bytes=(
+            route.max_request_bytes if route.HasField("max_request_bytes") else None
+        ),
     )
     return treated.NOTHING if found == treated.NOTHING else found
 
@@ -67,3 +71,11 @@ def _origin(origin: http_actions_pb2.OriginMatch) -> treated.Origin:
             return treated.Origin(kind=kind, value=getattr(origin, kind))
         case _:
             return treated.Origin(kind="exact", value=origin.exact)
+
+
+def _rate_limit(limit: http_actions_pb2.RateLimit) -> treated.RateLimit:
+    return treated.RateLimit(
+        requests=limit.requests,
+        per_ms=readers.milliseconds(limit.per) if limit.HasField("per") else 1_000,
+        burst=limit.burst if limit.HasField("burst") else limit.requests,
+    )

@@ -30,6 +30,8 @@ OK = [
         " exposeHeaders: ['*'], maxAge: 0s, allowCredentials: true,"
         " answerUnmatchedPreflights: true}"
     ),
+    "rateLimit: {requests: 1}, maxRequestBytes: 1",
+    "rateLimit: {requests: 5, per: 50ms, burst: 5}, maxRequestBytes: 4294967295",
     "destinations: [{service: a, requestHeaders: {set: {a: b}}, responseHeaders: {add: {a: b}}}]",
 ]
 
@@ -104,6 +106,13 @@ BROKEN = [
         "cors: {allowOrigins: [{exact: a}, {exact: '*'}], allowCredentials: true}",
         "cors.allowCredentials: is not for an origin of *",
     ),
+    ("rateLimit: {}", "rateLimit.requests: is required: a number greater than 0"),
+    ("rateLimit: {requests: 1, per: 49ms}", "rateLimit.per: must be at least 50ms"),
+    (
+        "rateLimit: {requests: 2, burst: 1}",
+        "rateLimit.burst: must be at least `requests`, 2, is 1",
+    ),
+    ("maxRequestBytes: 0", "maxRequestBytes: must be at least 1, is 0"),
     ("fault: {}", "fault: one of `delay` or `abort` is required"),
     ("fault: {delay: {}}", "fault.delay.duration: must be greater than 0s"),
     (

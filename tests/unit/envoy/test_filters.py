@@ -10,6 +10,8 @@ from tests.support import independent, meshes
 FEATURES = [
     "fault: {abort: {httpStatus: 503, percent: 0.5}}",
     "cors: {allowOrigins: [{exact: '*'}]}",
+    "rateLimit: {requests: 1}",
+    "maxRequestBytes: 1",
 ]
 
 

@@ -307,3 +307,39 @@ class OriginMatch(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_test) -> _WhichOneofReturnType_test | None: ...
 
 Global___OriginMatch: _TypeAlias = OriginMatch  # noqa: Y015
+
+@_typing.final
+class RateLimit(_message.Message):
+    """How many requests may come. Those that are too many get 429. Each proxy counts for itself, and each match of a route at each host; a
+    change of the route begins to count anew.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUESTS_FIELD_NUMBER: _builtins.int
+    PER_FIELD_NUMBER: _builtins.int
+    BURST_FIELD_NUMBER: _builtins.int
+    requests: _builtins.int
+    """So many in each `per`, spread evenly. 1 or more. Required."""
+    burst: _builtins.int
+    """So many at once, after a time without requests. Unset means `requests`, which is also the least."""
+    @_builtins.property
+    def per(self) -> _duration_pb2.Duration:
+        """Unset means one second. At least 50 ms, in whole milliseconds."""
+
+    def __init__(
+        self,
+        *,
+        requests: _builtins.int = ...,
+        per: _duration_pb2.Duration | None = ...,
+        burst: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_burst", b"_burst", "burst", b"burst", "per", b"per"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_burst", b"_burst", "burst", b"burst", "per", b"per", "requests", b"requests"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__burst: _TypeAlias = _typing.Literal["burst"]  # noqa: Y015
+    _WhichOneofArgType__burst: _TypeAlias = _typing.Literal["_burst", b"_burst"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__burst) -> _WhichOneofReturnType__burst | None: ...
+
+Global___RateLimit: _TypeAlias = RateLimit  # noqa: Y015

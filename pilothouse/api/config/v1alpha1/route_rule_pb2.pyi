@@ -172,8 +172,14 @@ class HttpRoute(_message.Message):
     FAULT_FIELD_NUMBER: _builtins.int
     MIRRORS_FIELD_NUMBER: _builtins.int
     CORS_FIELD_NUMBER: _builtins.int
+    RATE_LIMIT_FIELD_NUMBER: _builtins.int
+    MAX_REQUEST_BYTES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people, status and explain. Unique within the rule when set."""
+    max_request_bytes: _builtins.int
+    """Requests with a longer body, in bytes, get 413. A request is sent on when all of it is there, so this is not for gRPC streams and other
+    bodies that go on; WebSockets are left alone. 1 or more; unset means no limit.
+    """
     @_builtins.property
     def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___HttpMatch]:
         """The route applies when any of these matches. Unset matches every request."""
@@ -224,6 +230,10 @@ class HttpRoute(_message.Message):
     def cors(self) -> _http_actions_pb2.CorsPolicy:
         """Lets scripts of other origins use the answers. Unset leaves that to the application."""
 
+    @_builtins.property
+    def rate_limit(self) -> _http_actions_pb2.RateLimit:
+        """Refuses requests that are too many. Unset lets all through."""
+
     def __init__(
         self,
         *,
@@ -240,12 +250,16 @@ class HttpRoute(_message.Message):
         fault: Global___HttpFault | None = ...,
         mirrors: _abc.Iterable[Global___HttpMirror] | None = ...,
         cors: _http_actions_pb2.CorsPolicy | None = ...,
+        rate_limit: _http_actions_pb2.RateLimit | None = ...,
+        max_request_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cors", b"cors", "direct_response", b"direct_response", "fault", b"fault", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_request_bytes", b"_max_request_bytes", "cors", b"cors", "direct_response", b"direct_response", "fault", b"fault", "max_request_bytes", b"max_request_bytes", "rate_limit", b"rate_limit", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cors", b"cors", "destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "mirrors", b"mirrors", "name", b"name", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_request_bytes", b"_max_request_bytes", "cors", b"cors", "destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "max_request_bytes", b"max_request_bytes", "mirrors", b"mirrors", "name", b"name", "rate_limit", b"rate_limit", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__max_request_bytes: _TypeAlias = _typing.Literal["max_request_bytes"]  # noqa: Y015
+    _WhichOneofArgType__max_request_bytes: _TypeAlias = _typing.Literal["_max_request_bytes", b"_max_request_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_request_bytes) -> _WhichOneofReturnType__max_request_bytes | None: ...
 
 Global___HttpRoute: _TypeAlias = HttpRoute  # noqa: Y015
 
