@@ -9,6 +9,7 @@ from pilothouse.config import balancers, checks, localities, ranges, scalars, sy
 # The most that Linux takes for these socket options: else no connection could be opened.
 _MAX_PROBES = 127
 _MAX_KEEPALIVE = 32_767
+_WHOLE = 100
 _BASE_EJECTION = 30 * scalars.NANOSECONDS
 """What `OutlierDetection.base_ejection_time` is when it is unset."""
 
@@ -32,12 +33,22 @@ def _sections(
 ) -> checks.Found:
     yield from ranges.times(where, spec, "connect_timeout")
     yield from balancers.check(f"{where}.loadBalancer", spec.load_balancer)
+    yield from _circuit_breaker(f"{where}.circuitBreaker", spec.circuit_breaker)
     yield from _outlier_detection(f"{where}.outlierDetection", spec.outlier_detection)
     yield from _health_check(f"{where}.healthCheck", spec.health_check)
     yield from _connection_pool(f"{where}.connectionPool", spec.connection_pool)
     yield from localities.check(f"{where}.locality", spec.locality)
     if spec.HasField("tls"):
         yield from upstream_tls.check(f"{where}.tls", spec.tls)
+
+
+def _circuit_breaker(where: str, section: destination_policy_pb2.CircuitBreaker) -> checks.Found:
+    if section.HasField("max_retries") and section.HasField("retry_budget"):
+        yield from checks.broken(f"{where}.retryBudget", "must not be set together with maxRetries")
+    percent = section.retry_budget.percent
+    if not 0 <= percent <= _WHOLE:
+        wrong = f"must be from 0 to {_WHOLE}, is {percent:g}"
+        yield from checks.broken(f"{where}.retryBudget.percent", wrong)
 
 
 def _outlier_detection(

@@ -37,12 +37,16 @@ def fill(made: cluster_pb2.Cluster, settings: upstreams.Settings, *, http2: bool
 def _thresholds(
     limits: upstreams.CircuitBreaker,
 ) -> circuit_breaker_pb2.CircuitBreakers.Thresholds:
-    return circuit_breaker_pb2.CircuitBreakers.Thresholds(
+    made = circuit_breaker_pb2.CircuitBreakers.Thresholds(
         max_connections=_limit(limits.max_connections),
         max_pending_requests=_limit(limits.max_pending_requests),
         max_requests=_limit(limits.max_requests),
         max_retries=_limit(limits.max_retries),
     )
+    if limits.retry_budget is not None:
+        made.retry_budget.budget_percent.value = limits.retry_budget.percent
+        made.retry_budget.min_retry_concurrency.value = limits.retry_budget.min_concurrency
+    return made
 
 
 def _limit(limit: int | None) -> wrappers_pb2.UInt32Value:

@@ -53,7 +53,7 @@ def _sections(
     if spec.HasField("load_balancer"):
         found["load_balancer"] = _load_balancer(spec.load_balancer)
     if spec.HasField("circuit_breaker"):
-        found["circuit_breaker"] = upstreams.CircuitBreaker(**_given(spec.circuit_breaker))
+        found["circuit_breaker"] = _circuit_breaker(spec.circuit_breaker)
     if spec.HasField("outlier_detection"):
         found["outlier_detection"] = _outlier_detection(spec.outlier_detection)
     if spec.HasField("health_check"):
@@ -65,6 +65,13 @@ def _sections(
     if spec.HasField("tls"):
         found["tls"] = _tls(spec.tls, namespace=namespace)
     return found
+
+
+def _circuit_breaker(section: destination_policy_pb2.CircuitBreaker) -> upstreams.CircuitBreaker:
+    given = _given(section)
+    if "retry_budget" in given:
+        given["retry_budget"] = upstreams.RetryBudget(**_given(section.retry_budget))
+    return upstreams.CircuitBreaker(**given)
 
 
 def _load_balancer(section: destination_policy_pb2.LoadBalancer) -> upstreams.LoadBalancer:

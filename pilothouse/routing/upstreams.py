@@ -55,6 +55,14 @@ class LoadBalancer:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RetryBudget:
+    """How many of the requests under way may be retries."""
+
+    percent: float = 20.0
+    min_concurrency: int = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitBreaker:
     """Limits of one client proxy towards one cluster; None means no limit."""
 
@@ -62,6 +70,8 @@ class CircuitBreaker:
     max_pending_requests: int | None = None
     max_requests: int | None = None
     max_retries: int | None = None
+    retry_budget: RetryBudget | None = None
+    """None when ``max_retries`` is set."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,9 @@ def broken(spec: str) -> list[str]:
         "loadBalancer: {warmup: {duration: 1ms, minPercent: 100, aggression: 0.5}}",
         "loadBalancer: {policy: ROUND_ROBIN, warmup: {duration: 1h}}",
         "locality: {}",
+        "circuitBreaker: {retryBudget: {}}",
+        "circuitBreaker: {maxRequests: 0, retryBudget: {percent: 0, minConcurrency: 0}}",
+        "circuitBreaker: {retryBudget: {percent: 100}}",
         "ports: [{port: 1, loadBalancer: {}, tls: {mode: DISABLE}}, {port: 65535}]",
         "tls: {mode: DISABLE}",
         "tls: {sni: a.example, insecureSkipVerify: true}",
@@ -263,6 +266,17 @@ def test_what_is_right_is_accepted(spec: str):
                 "spec.ports[3].port: the port 1 is taken by spec.ports[2].port",
                 "spec.ports[3].healthCheck.http.path: is required",
             ],
+        ),
+        (
+            "circuitBreaker: {maxRetries: 0, retryBudget: {percent: 100.5}}",
+            [
+                "spec.circuitBreaker.retryBudget: must not be set together with maxRetries",
+                "spec.circuitBreaker.retryBudget.percent: must be from 0 to 100, is 100.5",
+            ],
+        ),
+        (
+            "circuitBreaker: {retryBudget: {percent: -1}}",
+            ["spec.circuitBreaker.retryBudget.percent: must be from 0 to 100, is -1"],
         ),
         (
             "outlierDetection: {interval: 0s, baseEjectionTime: 0s, maxEjectionTime: 0s}",

@@ -73,6 +73,22 @@ def settings(*specs: str, port: int = 80) -> upstreams.Settings:
             ),
         ),
         (
+            "circuitBreaker: {retryBudget: {percent: 12.5}}",
+            upstreams.Settings(
+                circuit_breaker=upstreams.CircuitBreaker(
+                    retry_budget=upstreams.RetryBudget(percent=12.5, min_concurrency=3)
+                )
+            ),
+        ),
+        (
+            "circuitBreaker: {retryBudget: {minConcurrency: 0}}",
+            upstreams.Settings(
+                circuit_breaker=upstreams.CircuitBreaker(
+                    retry_budget=upstreams.RetryBudget(percent=20, min_concurrency=0)
+                )
+            ),
+        ),
+        (
             "outlierDetection: {}",
             upstreams.Settings(outlier_detection=upstreams.OutlierDetection()),
         ),

@@ -276,6 +276,7 @@ class CircuitBreaker(_message.Message):
     MAX_PENDING_REQUESTS_FIELD_NUMBER: _builtins.int
     MAX_REQUESTS_FIELD_NUMBER: _builtins.int
     MAX_RETRIES_FIELD_NUMBER: _builtins.int
+    RETRY_BUDGET_FIELD_NUMBER: _builtins.int
     max_connections: _builtins.int
     """Open connections. Unset means no limit."""
     max_pending_requests: _builtins.int
@@ -284,6 +285,10 @@ class CircuitBreaker(_message.Message):
     """Requests under way. Unset means no limit."""
     max_retries: _builtins.int
     """Retries under way. Unset means no limit."""
+    @_builtins.property
+    def retry_budget(self) -> Global___RetryBudget:
+        """Retries under way, as a part of all requests under way. Unset means no such limit. Excludes `maxRetries`."""
+
     def __init__(
         self,
         *,
@@ -291,10 +296,11 @@ class CircuitBreaker(_message.Message):
         max_pending_requests: _builtins.int | None = ...,
         max_requests: _builtins.int | None = ...,
         max_retries: _builtins.int | None = ...,
+        retry_budget: Global___RetryBudget | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_connections", b"_max_connections", "_max_pending_requests", b"_max_pending_requests", "_max_requests", b"_max_requests", "_max_retries", b"_max_retries", "max_connections", b"max_connections", "max_pending_requests", b"max_pending_requests", "max_requests", b"max_requests", "max_retries", b"max_retries"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_connections", b"_max_connections", "_max_pending_requests", b"_max_pending_requests", "_max_requests", b"_max_requests", "_max_retries", b"_max_retries", "max_connections", b"max_connections", "max_pending_requests", b"max_pending_requests", "max_requests", b"max_requests", "max_retries", b"max_retries", "retry_budget", b"retry_budget"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_connections", b"_max_connections", "_max_pending_requests", b"_max_pending_requests", "_max_requests", b"_max_requests", "_max_retries", b"_max_retries", "max_connections", b"max_connections", "max_pending_requests", b"max_pending_requests", "max_requests", b"max_requests", "max_retries", b"max_retries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_connections", b"_max_connections", "_max_pending_requests", b"_max_pending_requests", "_max_requests", b"_max_requests", "_max_retries", b"_max_retries", "max_connections", b"max_connections", "max_pending_requests", b"max_pending_requests", "max_requests", b"max_requests", "max_retries", b"max_retries", "retry_budget", b"retry_budget"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_connections: _TypeAlias = _typing.Literal["max_connections"]  # noqa: Y015
     _WhichOneofArgType__max_connections: _TypeAlias = _typing.Literal["_max_connections", b"_max_connections"]  # noqa: Y015
@@ -314,6 +320,39 @@ class CircuitBreaker(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_retries) -> _WhichOneofReturnType__max_retries | None: ...
 
 Global___CircuitBreaker: _TypeAlias = CircuitBreaker  # noqa: Y015
+
+@_typing.final
+class RetryBudget(_message.Message):
+    """How many requests may be retries."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERCENT_FIELD_NUMBER: _builtins.int
+    MIN_CONCURRENCY_FIELD_NUMBER: _builtins.int
+    percent: _builtins.float
+    """At most this percentage of the requests that are under way or wait. 0 to 100. Unset means 20."""
+    min_concurrency: _builtins.int
+    """So many retries are allowed in any case. Unset means 3."""
+    def __init__(
+        self,
+        *,
+        percent: _builtins.float | None = ...,
+        min_concurrency: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_concurrency", b"_min_concurrency", "_percent", b"_percent", "min_concurrency", b"min_concurrency", "percent", b"percent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_concurrency", b"_min_concurrency", "_percent", b"_percent", "min_concurrency", b"min_concurrency", "percent", b"percent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__min_concurrency: _TypeAlias = _typing.Literal["min_concurrency"]  # noqa: Y015
+    _WhichOneofArgType__min_concurrency: _TypeAlias = _typing.Literal["_min_concurrency", b"_min_concurrency"]  # noqa: Y015
+    _WhichOneofReturnType__percent: _TypeAlias = _typing.Literal["percent"]  # noqa: Y015
+    _WhichOneofArgType__percent: _TypeAlias = _typing.Literal["_percent", b"_percent"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_concurrency) -> _WhichOneofReturnType__min_concurrency | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__percent) -> _WhichOneofReturnType__percent | None: ...
+
+Global___RetryBudget: _TypeAlias = RetryBudget  # noqa: Y015
 
 @_typing.final
 class OutlierDetection(_message.Message):
