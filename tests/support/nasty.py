@@ -8,6 +8,7 @@ so that they meet. Fields that are added later are filled too.
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 from pilothouse.config import codec, documents, reading, scalars, schema, validation
@@ -84,10 +85,16 @@ _POOLS: dict[str, tuple[str, ...]] = {
     "address": (*_HOSTS, *_ADDRESSES),
     "regex": _REGEXES,
 }
-_NEEDED = {"parents", "http", "destinations", "listeners", "ports", "selector", "name", "number"}
+_NEEDED = {
+    *("parents", "http", "destinations", "listeners", "ports", "selector", "name", "number"),
+    *("hosts", "protocol", "port", "service"),
+}
 """Fields without which an object is never right."""
+_LIKELY = {"matches": 0.7, "path": 0.7}
 _EDGE = {"app": "edge"}
-_TRIES = 500
+_TRIES, _REPAIRS = 20, 40
+_STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
+"""A field, or what stands in brackets: the index of a list or the key of a map."""
 
 
 def objects(chance: random.Random, *, rules: int = 30, policies: int = 15) -> list[dict[str, Any]]:
@@ -102,16 +109,45 @@ def objects(chance: random.Random, *, rules: int = 30, policies: int = 15) -> li
 
 
 def _right(chance: random.Random, kind: str, name: str) -> dict[str, Any]:
-    """One that validation lets through; the last of many tries if none is."""
+    """One that validation lets through, by leaving out what it objects to; any, if none is."""
     made: dict[str, Any] = {}
     for _ in range(_TRIES):
         made = _manifest(chance, kind, name)
-        config, _problems = codec.from_manifest(
-            documents.RawDocument(location="nasty.yaml", manifest=made, line=1), source="nasty"
-        )
-        if config is not None and not validation.validate(config):
-            break
+        for _ in range(_REPAIRS):
+            wrong = _objections(made)
+            if not wrong:
+                return made
+            if not _leave_out(made, wrong[0]):
+                break
     return made
+
+
+def _objections(manifest: dict[str, Any]) -> list[str]:
+    """Paths of the fields that are wrong."""
+    document = documents.RawDocument(location="nasty.yaml", manifest=manifest, line=1)
+    config, problems = codec.from_manifest(document, source="nasty")
+    if config is None:
+        return [each.message.partition(": ")[0] for each in problems]
+    return [each.field for each in validation.validate(config)]
+
+
+def _leave_out(manifest: dict[str, Any], path: str) -> bool:
+    """Remove what a path names, or what lacks it; False when only the whole is left."""
+    at: Any = manifest
+    parents: list[tuple[Any, Any]] = []
+    for key, index in _STEP.findall(path):
+        step: Any = int(index) if index.isdigit() and isinstance(at, list) else (key or index)
+        try:
+            inner = at[step]
+        except (KeyError, IndexError, TypeError):
+            break
+        parents.append((at, step))
+        at = inner
+    if len(parents) < 2:
+        return False
+    holder, step = parents[-1]
+    del holder[step]
+    return True
 
 
 def _manifest(chance: random.Random, kind: str, name: str) -> dict[str, Any]:
@@ -134,8 +170,8 @@ def _message(chance: random.Random, described: Any) -> dict[str, Any]:
     single = {name for names in choices.values() for name in names}
     wanted = {chance.choice(names) for names in choices.values()}
     for name, field in fields.items():
-        # Few at a time: each further value is one more reason to be refused as a whole.
-        likely = 1.0 if name in _NEEDED else 0.25
+        # Few at a time, so that many objects keep what they have beside the others.
+        likely = 1.0 if name in _NEEDED else _LIKELY.get(name, 0.25)
         if name in wanted or (name not in single and chance.random() < likely):
             made[name] = _values(chance, name, field)
     for answer in ("redirect", "directResponse"):
