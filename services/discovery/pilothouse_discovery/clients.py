@@ -14,6 +14,10 @@ from pilothouse.model import proxy
 from pilothouse.rollout import ledger
 from pilothouse.xds import resources
 
+Standing = tuple[resources.Snapshot, tuple[tuple[str, resources.Snapshot, bool], ...] | None]
+"""A client's target, and type URL, acknowledged snapshot and refusal for each type; None for them
+when it is in sync. Tuples, because each proxy's is looked up twice for each change."""
+
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Client:
@@ -26,10 +30,15 @@ class Client:
     waiting_for: tuple[str, ...] = ()
     """Sources that must sync before it can be answered."""
 
-    @property
-    def is_source(self) -> bool:
-        """True for ingress, egress and their like; False for a proxy."""
-        return self.proxy.id.role is proxy.Role.SOURCE
+    name: str = dataclasses.field(init=False)
+    """Its node id, as text."""
+    is_source: bool = dataclasses.field(init=False)
+    """True for ingress, egress and their like; False for a proxy."""
+
+    def __post_init__(self) -> None:
+        """Look once at what is asked at every change and answer."""
+        self.name = str(self.proxy.id)
+        self.is_source = self.proxy.id.role is proxy.Role.SOURCE
 
     @property
     def in_sync(self) -> bool:
@@ -50,22 +59,31 @@ class Client:
         self.session.push(snapshot, traceparent=traceparent if self.is_source else "")
         return not self.session.stream.idle
 
-    def position(self) -> ledger.Position | None:
+    def standing(self) -> Standing | None:
         """Where it stands; None before it has a target."""
-        stream, refusals = self.session.stream, self.refusals
+        stream = self.session.stream
         if stream.target is None:
             return None
-        if self.in_sync:
+        if stream.in_sync:
             # Nothing is outstanding, so that many proxies are in the very same position.
-            return ledger.Position(target=stream.target, types=(), in_sync=True)
-        return ledger.Position(
-            target=stream.target,
-            types=tuple(
-                ledger.TypePosition(type_url=url, acked=stream.acked(url), refused=url in refusals)
-                for url in stream.subscribed
-            ),
-            in_sync=self.in_sync,
+            return stream.target, None
+        refusals = stream.refusals
+        return stream.target, tuple(
+            (url, stream.acked(url), url in refusals) for url in stream.subscribed
         )
+
+
+def position(standing: Standing) -> ledger.Position:
+    """A standing as the ledger's value."""
+    target, places = standing
+    return ledger.Position(
+        target=target,
+        types=tuple(
+            ledger.TypePosition(type_url=url, acked=acked, refused=refused)
+            for url, acked, refused in places or ()
+        ),
+        in_sync=places is None,
+    )
 
 
 class Clients:

@@ -168,7 +168,8 @@ class Engine:
         )
         if snapshot is None:
             return False
-        pending = client.push(snapshot, traceparent=telemetry.current_traceparent())
+        traceparent = telemetry.current_traceparent() if client.is_source else ""
+        pending = client.push(snapshot, traceparent=traceparent)
         self._progress.moved(client)
         return pending
 

@@ -84,7 +84,7 @@ class Host:
     def sent(self, session: streams.Session, response: xds_streams.Response) -> None:
         """A response has been written."""
         del session
-        self._metrics.pushes.labels(type=response.type_url).inc()
+        self._metrics.pushed(response.type_url)
 
     def closed(self, session: streams.Session) -> None:
         """A stream has ended, for whatever reason."""

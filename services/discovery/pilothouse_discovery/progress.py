@@ -45,8 +45,8 @@ class Progress:
         self._conditions: Mapping[keys.ObjectKey, tuple[objects.Condition, ...]] = {}
         self._dirty = asyncio.Event()
         self._moved: set[clients.Client] = set()
-        self._positions: dict[clients.Client, ledger.Position] = {}
-        self._groups: dict[ledger.Position, int] = {}
+        self._standings: dict[clients.Client, clients.Standing] = {}
+        self._groups: dict[clients.Standing, int] = {}
         self._listeners: list[Callable[[], None]] = []
         self.states: States = {}
 
@@ -114,7 +114,7 @@ class Progress:
 
     def _settle(self, client: clients.Client, *, refused: str = "", gone: bool = False) -> None:
         outcome = waves.ProxyOutcome(
-            proxy=str(client.proxy.id), at=time.time_ns(), refused=refused, gone=gone
+            proxy=client.name, at=time.time_ns(), refused=refused, gone=gone
         )
         for wave in self._book.settle(client.id, outcome):
             self._finish(wave)
@@ -160,7 +160,8 @@ class Progress:
         moved, self._moved = self._moved, set()
         for client in moved:
             self._place(client)
-        states = statuses.compute(self._observed, self._conditions, ledger.count(self._groups))
+        positions = {clients.position(one): count for one, count in self._groups.items()}
+        states = statuses.compute(self._observed, self._conditions, ledger.count(positions))
         if states == self.states:
             return
         self.states = states
@@ -169,12 +170,13 @@ class Progress:
 
     def _place(self, client: clients.Client) -> None:
         """Count a client where it is now, and no longer where it was."""
-        before = self._positions.pop(client, None)
+        here = client in self._clients and not client.is_source
+        now = client.standing() if here else None
+        before = self._standings.pop(client, None)
         if before is not None:
             self._groups[before] -= 1
             if not self._groups[before]:
                 del self._groups[before]
-        now = client.position() if client in self._clients and not client.is_source else None
         if now is not None:
-            self._positions[client] = now
+            self._standings[client] = now
             self._groups[now] = self._groups.get(now, 0) + 1
