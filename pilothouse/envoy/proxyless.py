@@ -67,6 +67,8 @@ def cluster(told: plan.Cluster) -> resources.Resource:
         made.type = cluster_pb2.Cluster.LOGICAL_DNS
         made.load_assignment.cluster_name = name
         endpoints.fill(made.load_assignment.endpoints.add(), told.addresses[:1])
+    # Reports go to where this came from: gRPC knows no other server (A27).
+    made.lrs_server.self.SetInParent()
     _fill_settings(made, told.settings)
     return resources.Resource.of(
         types.CLUSTER.type_url,

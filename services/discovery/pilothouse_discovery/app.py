@@ -14,15 +14,18 @@ from pilothouse import buildinfo
 from pilothouse.adapters import commandline, telemetry
 from pilothouse.adapters.files import configs, folder, registry
 from pilothouse.adapters.files import secrets as file_secrets
-from pilothouse.adapters.rpc import config_source, serving, streams, web
+from pilothouse.adapters.rpc import config_source, dialogues, serving, streams, web
 from pilothouse.api.registry.v1alpha1 import registry_service_pb2, registry_service_pb2_grpc
 from pilothouse.api.status.v1alpha1 import status_service_pb2, status_service_pb2_grpc
 from pilothouse.model import keys
 from pilothouse_discovery import (
+    client_status,
     clients,
     debug,
     engine,
     host,
+    load_reports,
+    loads,
     metrics,
     progress,
     servicers,
@@ -92,6 +95,16 @@ class Discovery:
             counters=self._metrics,
             sync_grace=chosen.sync_grace,
         )
+        self._loads = loads.Loads(self._is_known, self._metrics.registry)
+        self._calls = dialogues.Dialogues()
+
+    def _is_known(self, key: keys.ServiceKey, external: bool) -> bool:  # noqa: FBT001  a callback
+        world = self.engine.world
+        if world is None:
+            return False
+        if external:
+            return keys.ObjectKey("ExternalService", *key) in world.state.configs
+        return key in world.state.services
 
     def _file_change(self, changed: tuple[keys.ObjectKey, ...]) -> str:
         """A change in the folder begins a trace."""
@@ -114,7 +127,10 @@ class Discovery:
         pages = web.Pages(
             ready=self._ready,
             metrics=self._metrics.text,
-            debug=debug.pages(self.clients, self.engine, self.progress),
+            debug={
+                **debug.pages(self.clients, self.engine, self.progress),
+                "/debug/loads": self._loads.page,
+            },
         )
         http = serving.Address.parse(chosen.http_address)
         async with contextlib.AsyncExitStack() as stack:
@@ -124,6 +140,7 @@ class Discovery:
             try:
                 await self._loops(stop, server)
             finally:
+                self._calls.drain()
                 await xds.drain()
 
     def _add_services(self, server: serving.GrpcServer) -> None:
@@ -133,6 +150,10 @@ class Discovery:
         registry_service_pb2_grpc.add_RegistryServiceServicer_to_server(
             servicers.RegistryServicer(builder=self.engine), server.server
         )
+        client_status.ClientStatus(self.clients).add_to(server, self._calls)
+        load_reports.LoadReports(
+            self._loads, self.clients, interval=self._settings.load_report_interval
+        ).add_to(server, self._calls)
         server.announce(
             status_service_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name,
             registry_service_pb2.DESCRIPTOR.services_by_name["RegistryService"].full_name,

@@ -63,6 +63,8 @@ class Settings(pydantic_settings.BaseSettings):
     UNAVAILABLE."""
     write_timeout: float = pydantic.Field(default=30.0, gt=0)
     """Seconds that a stalled client may take to read one response before its stream is ended."""
+    load_report_interval: float = pydantic.Field(default=30.0, ge=1)
+    """Seconds between two reports of a client that tells how much it asks of each service."""
     shutdown_grace: float = pydantic.Field(default=5.0, ge=0)
     """Seconds that calls under way get when the service stops."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import pathlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import grpc
 import pytest
@@ -37,7 +37,9 @@ class Running:
 
     server: app.Discovery
     address: str
+    http: str
     folder: pathlib.Path
+    stop: asyncio.Event
 
     async def statuses(self, kind: str = "") -> dict[str, status_service_pb2.TypeStatus]:
         """Object statuses by name."""
@@ -52,9 +54,13 @@ class Running:
 class Proxy:
     """A delta client as an Envoy is: all clusters and listeners, then what they refer to."""
 
-    def __init__(self, address: str, node_id: str) -> None:
+    def __init__(
+        self, address: str, node_id: str, *, labels: Mapping[str, str] | None = None
+    ) -> None:
         self._channel = grpc.aio.insecure_channel(address)
         self._node = base_pb2.Node(id=node_id)
+        if labels:
+            self._node.metadata.update({"LABELS": dict(labels)})
         self.resources: dict[str, dict[str, bytes]] = {}
         self.order: list[str] = []
         self.refuse: Callable[[str], str] = lambda _url: ""
@@ -122,9 +128,11 @@ class Proxy:
 
 
 @contextlib.asynccontextmanager
-async def connected(address: str, node_id: str) -> AsyncIterator[Proxy]:
+async def connected(
+    address: str, node_id: str, *, labels: Mapping[str, str] | None = None
+) -> AsyncIterator[Proxy]:
     """A proxy that is connected inside the block."""
-    proxy = Proxy(address, node_id)
+    proxy = Proxy(address, node_id, labels=labels)
     await proxy.open()
     task = asyncio.create_task(proxy.run())
     try:
@@ -143,11 +151,11 @@ async def serving(
     **more: object,
 ) -> AsyncIterator[Running]:
     """Discovery inside the block; its spans go to ``tracing``, or nowhere."""
-    port = free_port()
+    port, http = free_port(), f"127.0.0.1:{free_port()}"
     chosen = settings.Settings(
         config=folder,
         grpc_address=f"127.0.0.1:{port}",
-        http_address=f"127.0.0.1:{free_port()}",
+        http_address=http,
         source=sources,
         shutdown_grace=0.2,
         **more,  # type: ignore[arg-type]
@@ -156,7 +164,7 @@ async def serving(
     stop = asyncio.Event()
     task = asyncio.create_task(server.run(stop))
     try:
-        running = Running(server, f"127.0.0.1:{port}", folder)
+        running = Running(server, f"127.0.0.1:{port}", http, folder, stop)
         await waiting.eventually(lambda: server.engine.world is not None or task.done())
         yield running
     finally:
