@@ -6,10 +6,14 @@ What is as by default is left to Envoy: HTTP/1.1, connections kept for an hour.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
-from pilothouse.api.envoy.config.core.v3 import protocol_pb2
+from pilothouse.api.envoy.config.core.v3 import base_pb2, protocol_pb2, proxy_protocol_pb2
+from pilothouse.api.envoy.extensions.transport_sockets.proxy_protocol.v3 import (
+    upstream_proxy_protocol_pb2,
+)
+from pilothouse.api.envoy.extensions.transport_sockets.raw_buffer.v3 import raw_buffer_pb2
 from pilothouse.api.envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from pilothouse.envoy import wire
 from pilothouse.routing import upstreams
@@ -17,6 +21,14 @@ from pilothouse.routing import upstreams
 HTTP_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 """Envoy finds this extension by its name, so it must be this one."""
 
+_CLEAR_TEXT: Final = base_pb2.TransportSocket(
+    name="envoy.transport_sockets.raw_buffer",
+    typed_config=wire.packed(raw_buffer_pb2.RawBuffer()),
+)
+_VERSIONS: Final = {
+    "v1": proxy_protocol_pb2.ProxyProtocolConfig.V1,
+    "v2": proxy_protocol_pb2.ProxyProtocolConfig.V2,
+}
 _DEFAULTS: Final = upstreams.ConnectionPool()
 
 
@@ -41,6 +53,23 @@ def fill(made: cluster_pb2.Cluster, section: upstreams.ConnectionPool, *, http2:
         ):
             if value is not None:
                 getattr(asked, name).value = value
+
+
+def proxy_protocol(
+    version: Literal["v1", "v2"], inner: base_pb2.TransportSocket | None
+) -> base_pb2.TransportSocket:
+    """The socket that begins connections with their clients' addresses.
+
+    Args:
+        version: Of the PROXY protocol.
+        inner: The socket for what comes after that; None for clear text.
+    """
+    made = upstream_proxy_protocol_pb2.ProxyProtocolUpstreamTransport()
+    made.config.version = _VERSIONS[version]
+    made.transport_socket.CopyFrom(_CLEAR_TEXT if inner is None else inner)
+    return base_pb2.TransportSocket(
+        name="envoy.transport_sockets.upstream_proxy_protocol", typed_config=wire.packed(made)
+    )
 
 
 def _options(

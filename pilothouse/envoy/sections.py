@@ -32,6 +32,10 @@ def fill(made: cluster_pb2.Cluster, settings: upstreams.Settings, *, http2: bool
     connections.fill(made, settings.connection_pool, http2=http2)
     if settings.tls is not None:
         made.transport_socket.CopyFrom(upstream_tls.transport_socket(settings.tls))
+    version = settings.connection_pool.proxy_protocol
+    if version is not None:
+        inner = made.transport_socket if settings.tls is not None else None
+        made.transport_socket.CopyFrom(connections.proxy_protocol(version, inner))
 
 
 def _thresholds(

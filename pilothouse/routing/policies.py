@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from google.protobuf import duration_pb2, message
 
@@ -144,11 +144,20 @@ _HTTP_VERSIONS: dict[int, upstreams.HttpVersion] = {
     destination_policy_pb2.ConnectionPool.HTTP_VERSION_CLIENT: "client",
 }
 
+_PROXY_PROTOCOLS: dict[int, Literal["v1", "v2"] | None] = {
+    destination_policy_pb2.ConnectionPool.PROXY_PROTOCOL_UNSPECIFIED: None,
+    destination_policy_pb2.ConnectionPool.PROXY_PROTOCOL_V1: "v1",
+    destination_policy_pb2.ConnectionPool.PROXY_PROTOCOL_V2: "v2",
+}
+
 
 def _connection_pool(
     section: destination_policy_pb2.ConnectionPool,
 ) -> upstreams.ConnectionPool:
-    given = _given(section) | {"http_version": _HTTP_VERSIONS[section.http_version]}
+    given = _given(section) | {
+        "http_version": _HTTP_VERSIONS[section.http_version],
+        "proxy_protocol": _PROXY_PROTOCOLS[section.proxy_protocol],
+    }
     if section.HasField("tcp_keepalive"):
         asked = _given(section.tcp_keepalive)
         given["tcp_keepalive"] = upstreams.TcpKeepalive(

@@ -158,6 +158,7 @@ class ConnectionPool:
     max_concurrent_streams: int | None = None
     tcp_keepalive: TcpKeepalive | None = None
     http2_keepalive: Http2Keepalive | None = None
+    proxy_protocol: Literal["v1", "v2"] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,6 +120,10 @@ def settings(*specs: str, port: int = 80) -> upstreams.Settings:
         ),
         ("healthCheck: {}", upstreams.Settings()),
         ("connectionPool: {}", upstreams.Settings()),
+        (
+            "connectionPool: {proxyProtocol: V2}",
+            upstreams.Settings(connection_pool=upstreams.ConnectionPool(proxy_protocol="v2")),
+        ),
         ("locality: {}", upstreams.Settings()),
         ("tls: {mode: DISABLE}", upstreams.Settings()),
         (

@@ -634,6 +634,29 @@ class ConnectionPool(_message.Message):
     HTTP_VERSION_CLIENT: ConnectionPool.HttpVersion.ValueType  # 3
     """What the client speaks to its proxy, request by request."""
 
+    class _ProxyProtocol:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ProxyProtocolEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ConnectionPool._ProxyProtocol.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        PROXY_PROTOCOL_UNSPECIFIED: ConnectionPool._ProxyProtocol.ValueType  # 0
+        """None."""
+        PROXY_PROTOCOL_V1: ConnectionPool._ProxyProtocol.ValueType  # 1
+        """Version 1, a line of text."""
+        PROXY_PROTOCOL_V2: ConnectionPool._ProxyProtocol.ValueType  # 2
+        """Version 2, binary."""
+
+    class ProxyProtocol(_ProxyProtocol, metaclass=_ProxyProtocolEnumTypeWrapper):
+        """The versions of the PROXY protocol."""
+
+    PROXY_PROTOCOL_UNSPECIFIED: ConnectionPool.ProxyProtocol.ValueType  # 0
+    """None."""
+    PROXY_PROTOCOL_V1: ConnectionPool.ProxyProtocol.ValueType  # 1
+    """Version 1, a line of text."""
+    PROXY_PROTOCOL_V2: ConnectionPool.ProxyProtocol.ValueType  # 2
+    """Version 2, binary."""
+
     HTTP_VERSION_FIELD_NUMBER: _builtins.int
     MAX_REQUESTS_PER_CONNECTION_FIELD_NUMBER: _builtins.int
     IDLE_TIMEOUT_FIELD_NUMBER: _builtins.int
@@ -641,12 +664,17 @@ class ConnectionPool(_message.Message):
     MAX_CONCURRENT_STREAMS_FIELD_NUMBER: _builtins.int
     TCP_KEEPALIVE_FIELD_NUMBER: _builtins.int
     HTTP2_KEEPALIVE_FIELD_NUMBER: _builtins.int
+    PROXY_PROTOCOL_FIELD_NUMBER: _builtins.int
     http_version: Global___ConnectionPool.HttpVersion.ValueType
     """The version of HTTP to speak. In YAML `HTTP1`, `HTTP2` or `CLIENT`. Unset means by the port's protocol."""
     max_requests_per_connection: _builtins.int
     """So many requests, then a connection is closed. Unset means no limit. Greater than 0."""
     max_concurrent_streams: _builtins.int
     """Requests at a time on one HTTP/2 connection; for more, another one is opened. Unset means what the endpoint allows. 1 to 2147483647."""
+    proxy_protocol: Global___ConnectionPool.ProxyProtocol.ValueType
+    """Begins each connection, before TLS, with the addresses of the client's own connection to its proxy; so clients do not share connections.
+    In YAML `V1` or `V2`. Unset means that it does not. The endpoints must expect it: others take it for a broken request.
+    """
     @_builtins.property
     def idle_timeout(self) -> _duration_pb2.Duration:
         """A connection without requests is closed after this time, in whole milliseconds. Unset means 1 h, 0 means never."""
@@ -673,10 +701,11 @@ class ConnectionPool(_message.Message):
         max_concurrent_streams: _builtins.int | None = ...,
         tcp_keepalive: Global___TcpKeepalive | None = ...,
         http2_keepalive: Global___Http2Keepalive | None = ...,
+        proxy_protocol: Global___ConnectionPool.ProxyProtocol.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_concurrent_streams", b"_max_concurrent_streams", "_max_requests_per_connection", b"_max_requests_per_connection", "http2_keepalive", b"http2_keepalive", "idle_timeout", b"idle_timeout", "max_concurrent_streams", b"max_concurrent_streams", "max_duration", b"max_duration", "max_requests_per_connection", b"max_requests_per_connection", "tcp_keepalive", b"tcp_keepalive"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_concurrent_streams", b"_max_concurrent_streams", "_max_requests_per_connection", b"_max_requests_per_connection", "http2_keepalive", b"http2_keepalive", "http_version", b"http_version", "idle_timeout", b"idle_timeout", "max_concurrent_streams", b"max_concurrent_streams", "max_duration", b"max_duration", "max_requests_per_connection", b"max_requests_per_connection", "tcp_keepalive", b"tcp_keepalive"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_concurrent_streams", b"_max_concurrent_streams", "_max_requests_per_connection", b"_max_requests_per_connection", "http2_keepalive", b"http2_keepalive", "http_version", b"http_version", "idle_timeout", b"idle_timeout", "max_concurrent_streams", b"max_concurrent_streams", "max_duration", b"max_duration", "max_requests_per_connection", b"max_requests_per_connection", "proxy_protocol", b"proxy_protocol", "tcp_keepalive", b"tcp_keepalive"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_concurrent_streams: _TypeAlias = _typing.Literal["max_concurrent_streams"]  # noqa: Y015
     _WhichOneofArgType__max_concurrent_streams: _TypeAlias = _typing.Literal["_max_concurrent_streams", b"_max_concurrent_streams"]  # noqa: Y015
