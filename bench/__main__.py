@@ -11,9 +11,26 @@ import sys
 
 import uvloop
 
-from bench import endpoint_fanout, machine, results
+from bench import (
+    churn,
+    cold_build,
+    endpoint_fanout,
+    endpoint_unwatched,
+    gateway_route,
+    generation,
+    idle_proxies,
+    machine,
+    reconnect,
+    results,
+    route_change,
+)
 
-BENCHMARKS = {each.name: each for each in (endpoint_fanout.BENCHMARK,)}
+_ALL = (
+    *(endpoint_fanout.BENCHMARK, endpoint_unwatched.BENCHMARK, gateway_route.BENCHMARK),
+    *(reconnect.BENCHMARK, route_change.BENCHMARK, cold_build.BENCHMARK),
+    *(idle_proxies.BENCHMARK, generation.BENCHMARK, churn.BENCHMARK),
+)
+BENCHMARKS = {each.name: each for each in _ALL}
 DOCUMENT = pathlib.Path(__file__).parent.parent / "docs" / "performance.md"
 
 
@@ -62,6 +79,13 @@ def _arguments() -> argparse.Namespace:
         "--streams", type=int, nargs="+", default=[100, 1000], help="clients that are connected"
     )
     parser.add_argument("--rounds", type=int, default=20, help="changes for each row")
+    parser.add_argument(
+        "--large", type=int, nargs="+", default=[1000, 10000], help="services of a cold start"
+    )
+    parser.add_argument(
+        "--rules", type=int, nargs="+", default=[100, 3000], help="rules of a gateway"
+    )
+    parser.add_argument("--connects", type=int, default=2000, help="connects and disconnects")
     parser.add_argument("--no-peers", action="store_true", help="leave other servers out")
     parser.add_argument("--json", type=pathlib.Path, help="file to write all numbers to")
     parser.add_argument(

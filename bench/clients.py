@@ -167,9 +167,9 @@ def _routes(resources: Iterable[discovery_pb2.Resource]) -> set[str]:
 
 
 def sidecar(number: int) -> str:
-    """The node id of one of many sidecars."""
+    """The node id of one of many sidecars, ten replicas for each workload."""
     address = f"10.9.{number >> 8}.{number & 255}"
-    return f"sidecar~{address}~w{number}.default~cluster.local"
+    return f"sidecar~{address}~w{number // 10}-{number % 10}.default~cluster.local"
 
 
 @contextlib.asynccontextmanager

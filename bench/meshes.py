@@ -61,11 +61,14 @@ def address(number: int) -> str:
     return f"10.1.{1 + (number >> 8)}.{number & 255}"
 
 
-def route_rule(name: str, parent: str, *, seconds: int = 5, path: str = "/", to: str = "s0") -> str:
+def route_rule(
+    name: str, parent: str, *, seconds: int = 5, path: str = "/", to: str = "s0", host: str = ""
+) -> str:
     """A rule with one route; ``parent`` is YAML."""
+    hosts = f"  hosts: [{host}]\n" if host else ""
     return (
         f"apiVersion: pilothouse.dev/v1alpha1\nkind: RouteRule\nmetadata: {{name: {name}}}\n"
-        f"spec:\n  parents: [{parent}]\n  http:\n"
+        f"spec:\n  parents: [{parent}]\n{hosts}  http:\n"
         f"  - matches: [{{path: {{prefix: {path}}}}}]\n"
         f"    destinations: [{{service: {to}}}]\n    timeout: {seconds}s\n"
     )

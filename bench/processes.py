@@ -17,6 +17,8 @@ import aiohttp
 from pilothouse.adapters import process
 
 READY_SECONDS = 120.0
+QUIET_CPU = 0.002
+"""Seconds of CPU that count as nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +44,17 @@ class Server:
     def peak_memory_bytes(self) -> int:
         """The most resident memory that it ever had."""
         return self._status("VmHWM")
+
+    async def quiet(self, seconds: float = 0.15) -> None:
+        """Wait until it has used next to no CPU for so many seconds; gives up after ten."""
+        deadline = time.monotonic() + 10.0
+        before = self.cpu_seconds()
+        while time.monotonic() < deadline:
+            await asyncio.sleep(seconds)
+            now = self.cpu_seconds()
+            if now - before < QUIET_CPU:
+                return
+            before = now
 
     def _status(self, key: str) -> int:
         for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
