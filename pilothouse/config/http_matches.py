@@ -32,6 +32,18 @@ def check(where: str, match: route_rule_pb2.HttpMatch) -> checks.Found:
         yield from checks.broken(f"{where}.port", syntax.port(match.port))
 
 
+def check_grpc(where: str, match: route_rule_pb2.GrpcMatch) -> checks.Found:
+    """Every rule that a match of a gRPC route breaks, in the order of its fields."""
+    yield from checks.optional(f"{where}.service", match.service, syntax.grpc_service)
+    yield from checks.optional(f"{where}.method", match.method, syntax.grpc_method)
+    for index, each in enumerate(match.headers):
+        yield from header(f"{where}.headers[{index}]", each)
+    if match.HasField("authority"):
+        yield from _authority(f"{where}.authority", match.authority)
+    if match.HasField("port"):
+        yield from checks.broken(f"{where}.port", syntax.port(match.port))
+
+
 def _path(where: str, path: route_rule_pb2.PathMatch) -> checks.Found:
     test = path.WhichOneof("test")
     match test:

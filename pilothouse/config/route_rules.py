@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pilothouse.api.config.v1alpha1 import route_rule_pb2
-from pilothouse.config import checks, http_actions, http_matches, syntax, treatments
+from pilothouse.config import checks, grpc_routes, http_actions, http_matches, syntax, treatments
 
 MAX_PRIORITY = 1_000
 MAX_WEIGHT = 1_000_000
@@ -25,14 +25,30 @@ def check(spec: route_rule_pb2.RouteRuleSpec) -> checks.Found:
     if abs(spec.priority) > MAX_PRIORITY:
         limits = f"from -{MAX_PRIORITY} to {MAX_PRIORITY}"
         yield from checks.broken("spec.priority", f"must be {limits}, is {spec.priority}")
-    if not spec.http:
-        yield from checks.broken("spec.http", "at least one route is required")
+    if not (spec.http or spec.grpc):
+        missing = "at least one route is required here or in `grpc`"
+        yield from checks.broken("spec.http", missing)
+    yield from _routes(spec, at_gateway=at_gateway)
+
+
+def _routes(spec: route_rule_pb2.RouteRuleSpec, *, at_gateway: bool) -> checks.Found:
     names: dict[object, str] = {}
     for index, route in enumerate(spec.http):
         where = f"spec.http[{index}]"
         if route.name:
             yield from checks.unique(names, f"{where}.name", route.name, what="name")
+        for position, match in enumerate(route.matches):
+            yield from http_matches.check(f"{where}.matches[{position}]", match)
         yield from _route(where, route, at_gateway=at_gateway)
+    for index, call in enumerate(spec.grpc):
+        where = f"spec.grpc[{index}]"
+        if call.name:
+            yield from checks.unique(names, f"{where}.name", call.name, what="name")
+        for position, test in enumerate(call.matches):
+            yield from http_matches.check_grpc(f"{where}.matches[{position}]", test)
+        if at_gateway and not call.destinations:
+            yield from checks.broken(f"{where}.destinations", "is required under a gateway parent")
+        yield from _route(where, grpc_routes.as_http(call), at_gateway=False)
 
 
 def _parent(where: str, parent: route_rule_pb2.ParentReference) -> checks.Found:
@@ -60,8 +76,6 @@ def _parent(where: str, parent: route_rule_pb2.ParentReference) -> checks.Found:
 
 
 def _route(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> checks.Found:
-    for index, match in enumerate(route.matches):
-        yield from http_matches.check(f"{where}.matches[{index}]", match)
     for index, destination in enumerate(route.destinations):
         yield from _destination(f"{where}.destinations[{index}]", destination)
     yield from _weights(f"{where}.destinations", route)

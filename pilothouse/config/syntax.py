@@ -237,3 +237,19 @@ def port(value: int) -> str | None:
 def status(value: int) -> str | None:
     """The status of an answer."""
     return None if 200 <= value <= 599 else f"must be from 200 to 599, is {value}"
+
+
+_GRPC_SERVICE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+_GRPC_METHOD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def grpc_service(value: str) -> str | None:
+    """The full name of a gRPC service."""
+    if _GRPC_SERVICE.fullmatch(value):
+        return None
+    return f"must be the full name of a service such as shop.v1.Cart, is {value!r}"
+
+
+def grpc_method(value: str) -> str | None:
+    """The name of a gRPC method."""
+    return None if _GRPC_METHOD.fullmatch(value) else f"must be a method's name, is {value!r}"

@@ -92,7 +92,9 @@ def _cors(wanted: treatment.Cors) -> cors_pb2.CorsPolicy:
 
 
 def _rate_limit(wanted: treatment.RateLimit) -> local_rate_limit_pb2.LocalRateLimit:
-    made = local_rate_limit_pb2.LocalRateLimit(stat_prefix=_LIMITED)
+    made = local_rate_limit_pb2.LocalRateLimit(
+        stat_prefix=_LIMITED, rate_limited_as_resource_exhausted=True
+    )
     made.token_bucket.max_tokens = wanted.burst
     made.token_bucket.tokens_per_fill.value = wanted.requests
     made.token_bucket.fill_interval.CopyFrom(wire.duration(wanted.per_ms))

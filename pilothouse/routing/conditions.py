@@ -231,7 +231,7 @@ def _route_problems(
     route: parsed.RuleRoute,
     sites: list[tuple[catalogue.Site, ParentFact]],
 ) -> Iterable[_Problem]:
-    field = f"spec.http[{route.position}]"
+    field = route.field
     if not route.destinations and route.answer is None:
         for site, fact in sites:
             if site.itself is None and not (site.egress_only and fact.has_exit):
@@ -278,7 +278,7 @@ def _no_endpoints(barren: tuple[Labelled, ...]) -> Conditions:
 def _shadowed(shadows: Shadows) -> Conditions:
     return _conflicted(
         tuple(
-            f"spec.http[{shadow.route}] (match {shadow.match}) is never reached at {place}: "
+            f"{shadow.field} (match {shadow.match}) is never reached at {place}: "
             f"{shadow.winner} takes these requests first"
             for place, shadow in sorted(shadows, key=lambda one: (one[1], one[0]))
         ),

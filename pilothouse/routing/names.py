@@ -41,6 +41,7 @@ def proxyless(virtual_host: str) -> str:
     return f"grpc|{virtual_host}"
 
 
-def route(rule: keys.ObjectKey, *, position: int, name: str) -> str:
+def route(rule: keys.ObjectKey, *, position: int, name: str, grpc: bool = False) -> str:
     """A route of a rule; its position counts from 0, as in field paths."""
-    return f"{rule}/{position}/{name}" if name else f"{rule}/{position}"
+    place = f"{rule}/grpc/{position}" if grpc else f"{rule}/{position}"
+    return f"{place}/{name}" if name else place

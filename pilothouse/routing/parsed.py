@@ -64,10 +64,12 @@ class Mirror:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RuleRoute:
-    """One entry of ``spec.http``."""
+    """One entry of ``spec.http`` or ``spec.grpc``."""
 
     position: int
-    """From 0."""
+    """From 0; those of ``grpc`` go on after those of ``http``."""
+    field: str
+    """Its path: ``spec.http[0]``."""
     name: str
     """As in the plan: with kind, namespace and name of the rule."""
     matches: tuple[Match, ...]

@@ -13,7 +13,7 @@ from pilothouse.api.config.v1alpha1 import (
     mesh_gateway_pb2,
     route_rule_pb2,
 )
-from pilothouse.config import objects
+from pilothouse.config import grpc_routes, objects
 from pilothouse.model import keys, secrets
 from pilothouse.routing import (
     http_actions,
@@ -75,8 +75,10 @@ def rule(config: objects.Config) -> parsed.Rule:
         parents=tuple(_parent(parent, namespace=config.key.namespace) for parent in spec.parents),
         hosts=tuple(sorted({host.lower() for host in spec.hosts})),
         routes=tuple(
-            _route(route, rule=config.key, position=position)
-            for position, route in enumerate(spec.http)
+            _route(route, rule=config.key, position=position, grpc=position - len(spec.http))
+            for position, route in enumerate(
+                (*spec.http, *(grpc_routes.as_http(route) for route in spec.grpc))
+            )
         ),
     )
 
@@ -93,12 +95,16 @@ def _parent(parent: route_rule_pb2.ParentReference, *, namespace: str) -> parsed
 
 
 def _route(
-    route: route_rule_pb2.HttpRoute, *, rule: keys.ObjectKey, position: int
+    route: route_rule_pb2.HttpRoute, *, rule: keys.ObjectKey, position: int, grpc: int
 ) -> parsed.RuleRoute:
+    """Read a route; ``grpc`` is its position among gRPC routes, negative for an HTTP route."""
     matches = tuple(http_matches.match(match) for match in route.matches)
     return parsed.RuleRoute(
         position=position,
-        name=names.route(rule, position=position, name=route.name),
+        field=f"spec.http[{position}]" if grpc < 0 else f"spec.grpc[{grpc}]",
+        name=names.route(
+            rule, position=position if grpc < 0 else grpc, name=route.name, grpc=grpc >= 0
+        ),
         matches=matches or (http_matches.match(route_rule_pb2.HttpMatch()),),
         destinations=tuple(
             _destination(destination, namespace=rule.namespace)

@@ -203,8 +203,8 @@ class Route:
     """One match and its action."""
 
     name: str
-    """``RouteRule/NAMESPACE/NAME/POSITION[/ROUTE NAME]`` or ``default``; for people, spans and
-    explain."""
+    """``RouteRule/NAMESPACE/NAME[/grpc]/POSITION[/ROUTE NAME]`` or ``default``; for people, spans
+    and explain."""
     match: RouteMatch
     action: Action
     treatment: treatment.Treatment = treatment.NOTHING

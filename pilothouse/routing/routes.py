@@ -28,6 +28,8 @@ class Shadow(NamedTuple):
     route: int
     match: int
     winner: keys.ObjectKey
+    field: str
+    """Path of the route."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,7 @@ class _Candidate(NamedTuple):
     rule: keys.ObjectKey
     route: int
     match: int
+    field: str
     planned: plan.Route
 
 
@@ -138,7 +141,9 @@ def _compile(
                 treatment=route.treatment,
                 origins=rule.origins,
             )
-            candidates.append(_Candidate(order, tier, rule.key, route.position, position, planned))
+            candidates.append(
+                _Candidate(order, tier, rule.key, route.position, position, route.field, planned)
+            )
     return _Compiled(candidates=tuple(candidates), uses=tuple(used.items()), origins=rule.origins)
 
 
@@ -183,7 +188,7 @@ def _shadows(candidates: list[_Candidate], *, tier: int) -> tuple[Shadow, ...]:
             first[match] = one.rule
             catch_all = one.rule if match == parsed.ANYTHING else None
         elif one.tier == tier:
-            shadows.append(Shadow(one.rule, one.route, one.match, winner))
+            shadows.append(Shadow(one.rule, one.route, one.match, winner, one.field))
     return tuple(shadows)
 
 

@@ -15,7 +15,7 @@ import yarl
 
 from pilothouse.config import validation
 from pilothouse.envoy import translate
-from pilothouse.model import proxy
+from pilothouse.model import proxy, services
 from tests.support import backends, envoy_plans, envoy_static, meshes
 
 PORT = 80
@@ -109,15 +109,44 @@ async def gateway(rules: Mapping[str, str]) -> AsyncIterator[World]:
         yield world
 
 
-def _rule(name: str, head: str, http: str) -> object:
-    made = meshes.rule(name, f"{{{head}, http: [{http}]}}")
+def _rule(name: str, head: str, routes: str, *, kind: str = "http") -> object:
+    made = meshes.rule(name, f"{{{head}, {kind}: [{routes}]}}")
     for config in made.values():
         assert validation.validate(config) == (), name
     return made
 
 
 @contextlib.asynccontextmanager
-async def _running(parts: list[object], of: proxy.Proxy, listener: str) -> AsyncIterator[World]:
+async def grpc_sidecar(
+    rules: Mapping[str, str], backends: Mapping[str, int]
+) -> AsyncIterator[World]:
+    """A sidecar in a mesh of gRPC services, until the block ends.
+
+    Args:
+        rules: The `grpc` list of the rule of each host, in YAML flow style without the brackets.
+        backends: Port of each gRPC service to send to.
+    """
+    port = meshes.port(PORT, "grpc", services.AppProtocol.GRPC)
+    parts = [
+        *(meshes.service(name, port) for name in (*rules, *backends)),
+        *(
+            _rule(name, f"parents: [{{service: {name}}}]", routes, kind="grpc")
+            for name, routes in rules.items()
+        ),
+    ]
+    client = meshes.sidecar(bind_address=envoy_plans.LOOPBACK, outbound_port=0)
+    async with _running(parts, client, SIDECAR, more=backends) as world:
+        yield world
+
+
+@contextlib.asynccontextmanager
+async def _running(
+    parts: list[object],
+    of: proxy.Proxy,
+    listener: str,
+    *,
+    more: Mapping[str, int] | None = None,
+) -> AsyncIterator[World]:
     async with contextlib.AsyncExitStack() as stack:
         served = {
             name: await stack.enter_async_context(backends.backend(name)) for name in BACKENDS
@@ -126,8 +155,14 @@ async def _running(parts: list[object], of: proxy.Proxy, listener: str) -> Async
             *parts,
             *(meshes.service(name, meshes.port(PORT)) for name in BACKENDS),
             endpoints={
-                name: [meshes.endpoint(envoy_plans.LOOPBACK, served[name].port)]
-                for name in BACKENDS
+                **{
+                    name: [meshes.endpoint(envoy_plans.LOOPBACK, served[name].port)]
+                    for name in BACKENDS
+                },
+                **{
+                    name: [meshes.endpoint(envoy_plans.LOOPBACK, port, "grpc")]
+                    for name, port in (more or {}).items()
+                },
             },
         )
         snapshot = translate.Translator().snapshot(meshes.planned(mesh, of), {})

@@ -72,6 +72,7 @@ class RouteRuleSpec(_message.Message):
     HOSTS_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     HTTP_FIELD_NUMBER: _builtins.int
+    GRPC_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     """Higher goes first among all rules of a host. Default 0, range -1000 to 1000."""
     @_builtins.property
@@ -86,7 +87,11 @@ class RouteRuleSpec(_message.Message):
 
     @_builtins.property
     def http(self) -> _containers.RepeatedCompositeFieldContainer[Global___HttpRoute]:
-        """HTTP routes. Their order counts only between routes of equal precedence. At least one."""
+        """HTTP routes. Their order counts only between routes of equal precedence. At least one here or in `grpc`."""
+
+    @_builtins.property
+    def grpc(self) -> _containers.RepeatedCompositeFieldContainer[Global___GrpcRoute]:
+        """gRPC routes. They take gRPC requests only, and come before HTTP routes with the same path; their order counts as in `http`."""
 
     def __init__(
         self,
@@ -95,10 +100,11 @@ class RouteRuleSpec(_message.Message):
         hosts: _abc.Iterable[_builtins.str] | None = ...,
         priority: _builtins.int = ...,
         http: _abc.Iterable[Global___HttpRoute] | None = ...,
+        grpc: _abc.Iterable[Global___GrpcRoute] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hosts", b"hosts", "http", b"http", "parents", b"parents", "priority", b"priority"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "hosts", b"hosts", "http", b"http", "parents", b"parents", "priority", b"priority"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -262,6 +268,126 @@ class HttpRoute(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_request_bytes) -> _WhichOneofReturnType__max_request_bytes | None: ...
 
 Global___HttpRoute: _TypeAlias = HttpRoute  # noqa: Y015
+
+@_typing.final
+class GrpcRoute(_message.Message):
+    """One route for gRPC: which calls it takes and what happens then. Its fields are those of HttpRoute."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MATCHES_FIELD_NUMBER: _builtins.int
+    DESTINATIONS_FIELD_NUMBER: _builtins.int
+    TIMEOUT_FIELD_NUMBER: _builtins.int
+    RETRY_FIELD_NUMBER: _builtins.int
+    REQUEST_HEADERS_FIELD_NUMBER: _builtins.int
+    RESPONSE_HEADERS_FIELD_NUMBER: _builtins.int
+    FAULT_FIELD_NUMBER: _builtins.int
+    MIRRORS_FIELD_NUMBER: _builtins.int
+    RATE_LIMIT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """For people, status and explain. Unique within the rule when set."""
+    @_builtins.property
+    def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___GrpcMatch]:
+        """The route applies when any of these matches. Unset matches every call."""
+
+    @_builtins.property
+    def destinations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Destination]:
+        """Where calls go, by weight. Unset means the parent service itself; required under a gateway."""
+
+    @_builtins.property
+    def timeout(self) -> _duration_pb2.Duration:
+        """Time for the whole call including retries, in whole milliseconds. Unset or 0 means no limit but the client's own deadline."""
+
+    @_builtins.property
+    def retry(self) -> Global___HttpRetry:
+        """Unset means two retries where the call provably was not processed (`connect-failure`, `refused-stream`)."""
+
+    @_builtins.property
+    def request_headers(self) -> _http_actions_pb2.HeaderChanges:
+        """Changes metadata of calls before they are sent on, to whichever destination."""
+
+    @_builtins.property
+    def response_headers(self) -> _http_actions_pb2.HeaderChanges:
+        """Changes the metadata with which answers begin."""
+
+    @_builtins.property
+    def fault(self) -> Global___HttpFault:
+        """Makes calls slow or fail, to see what clients do then. Unset leaves them alone."""
+
+    @_builtins.property
+    def mirrors(self) -> _containers.RepeatedCompositeFieldContainer[Global___HttpMirror]:
+        """Copies of calls go here too. Their answers are thrown away."""
+
+    @_builtins.property
+    def rate_limit(self) -> _http_actions_pb2.RateLimit:
+        """Refuses calls that are too many, with `RESOURCE_EXHAUSTED`. Unset lets all through."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        matches: _abc.Iterable[Global___GrpcMatch] | None = ...,
+        destinations: _abc.Iterable[Global___Destination] | None = ...,
+        timeout: _duration_pb2.Duration | None = ...,
+        retry: Global___HttpRetry | None = ...,
+        request_headers: _http_actions_pb2.HeaderChanges | None = ...,
+        response_headers: _http_actions_pb2.HeaderChanges | None = ...,
+        fault: Global___HttpFault | None = ...,
+        mirrors: _abc.Iterable[Global___HttpMirror] | None = ...,
+        rate_limit: _http_actions_pb2.RateLimit | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fault", b"fault", "rate_limit", b"rate_limit", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "fault", b"fault", "matches", b"matches", "mirrors", b"mirrors", "name", b"name", "rate_limit", b"rate_limit", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GrpcRoute: _TypeAlias = GrpcRoute  # noqa: Y015
+
+@_typing.final
+class GrpcMatch(_message.Message):
+    """All conditions that are set must hold."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVICE_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    HEADERS_FIELD_NUMBER: _builtins.int
+    AUTHORITY_FIELD_NUMBER: _builtins.int
+    PORT_FIELD_NUMBER: _builtins.int
+    service: _builtins.str
+    """Full name of the service, for example `shop.v1.Cart`, case-sensitive. Unset matches every service."""
+    method: _builtins.str
+    """Name of the method, for example `AddItem`, case-sensitive. Unset matches every method."""
+    port: _builtins.int
+    """Only calls for this port of the parent; at a gateway, that of the listener. 1 to 65535. Unset matches every port."""
+    @_builtins.property
+    def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeaderMatch]:
+        """Tests of metadata, all of which must hold."""
+
+    @_builtins.property
+    def authority(self) -> Global___HostMatch:
+        """The host that is asked for. Unset matches every host that leads to this rule."""
+
+    def __init__(
+        self,
+        *,
+        service: _builtins.str = ...,
+        method: _builtins.str = ...,
+        headers: _abc.Iterable[Global___HeaderMatch] | None = ...,
+        authority: Global___HostMatch | None = ...,
+        port: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "port", b"port"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "headers", b"headers", "method", b"method", "port", b"port", "service", b"service"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__port: _TypeAlias = _typing.Literal["port"]  # noqa: Y015
+    _WhichOneofArgType__port: _TypeAlias = _typing.Literal["_port", b"_port"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__port) -> _WhichOneofReturnType__port | None: ...
+
+Global___GrpcMatch: _TypeAlias = GrpcMatch  # noqa: Y015
 
 @_typing.final
 class HttpMatch(_message.Message):
