@@ -150,6 +150,36 @@ spec:
     assert outcome == Outcome(replies={"v1-0": 20})
 
 
+async def test_grpc_routes_choose_by_service_and_method(mesh: Mesh) -> None:
+    """They are for gRPC, so they take the calls before an HTTP route for the same path does."""
+    await mesh.hold(
+        "v1-0",
+        "v2-0",
+        rule="""
+apiVersion: pilothouse.dev/v1alpha1
+kind: RouteRule
+metadata: {name: app}
+spec:
+  parents: [{service: app}]
+  http:
+  - matches: [{path: {exact: /test.Backend/Name}}]
+    directResponse: {status: 503}
+  grpc:
+  - matches: [{service: test.Backend, method: Other}]
+    destinations: [{service: app, labels: {version: v1}}]
+  - matches: [{service: test.Backend, method: Name}]
+    destinations: [{service: app, labels: {version: v2}}]
+""",
+    )
+
+    async def chosen() -> bool:
+        outcome = await mesh.client.call(TARGET, 20)
+        assert outcome == Outcome(replies={"v2-0": 20})
+        return True
+
+    await waiting.eventually(chosen)
+
+
 async def test_the_rest_is_refused_as_a_sidecar_would(mesh: Mesh) -> None:
     """A direct response is a failure to gRPC, which has no use for its body."""
     await mesh.hold(
