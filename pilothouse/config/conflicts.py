@@ -118,10 +118,13 @@ def _claims(config: objects.Config) -> Iterator[Claim]:
             namespace = spec.namespace or config.key.namespace
             labels = keys.labels(dict(spec.labels))
             # A policy in another namespace speaks to other clients, so the two get along.
-            token = (config.key.kind, config.key.namespace, namespace, spec.service, labels)
+            external = spec.WhichOneof("target") == "external_service"
+            kind = "external service" if external else "service"
+            name = spec.external_service if external else spec.service
+            token = (config.key.kind, config.key.namespace, kind, namespace, name, labels)
             shown = ",".join(f"{key}={value}" for key, value in labels)
             of_labels = f" with labels {shown}" if labels else ""
-            yield Claim(token=token, what=f"service {namespace}/{spec.service}{of_labels}")
+            yield Claim(token=token, what=f"{kind} {namespace}/{name}{of_labels}")
         case "ExternalService":
             for host in spec.hosts:
                 yield Claim(token=(config.key.kind, host.lower()), what=f"host {host}")

@@ -16,15 +16,36 @@ _BASE_EJECTION = 30 * scalars.NANOSECONDS
 
 def check(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.Found:
     """Every rule that the spec of a DestinationPolicy breaks, in the order of its fields."""
-    yield from checks.required("spec.service", spec.service, syntax.label)
+    match spec.WhichOneof("target"):
+        case "service":
+            yield from checks.required("spec.service", spec.service, syntax.label)
+        case "external_service":
+            name = spec.external_service
+            yield from checks.required("spec.externalService", name, syntax.subdomain)
+        case _:
+            yield from checks.broken("spec", "one of service, externalService is required")
     yield from checks.optional("spec.namespace", spec.namespace, syntax.label)
     yield from checks.labels("spec.labels", spec.labels)
+    if spec.HasField("external_service"):
+        yield from _not_outside(spec)
     yield from _sections("spec", spec)
     ports: dict[object, str] = {}
     for index, port in enumerate(spec.ports):
         where = f"spec.ports[{index}]"
         yield from checks.required_port(f"{where}.port", port.port, ports)
         yield from _sections(where, port)
+
+
+def _not_outside(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.Found:
+    """What an external service does not have."""
+    needless = "must not be set for an external service"
+    if spec.labels:
+        yield from checks.broken("spec.labels", needless)
+    if spec.HasField("locality"):
+        yield from checks.broken("spec.locality", needless)
+    for index, port in enumerate(spec.ports):
+        if port.HasField("locality"):
+            yield from checks.broken(f"spec.ports[{index}].locality", needless)
 
 
 def _sections(

@@ -16,11 +16,11 @@ ByLabels = Mapping[keys.Labels, parsed.Policy]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """The DestinationPolicies that count, by their own namespace, service and label set."""
+    """The DestinationPolicies that count, by their own namespace, target and label set."""
 
-    producers: Mapping[keys.ServiceKey, ByLabels]
-    """From the service's own namespace: for all clients."""
-    consumers: Mapping[str, Mapping[keys.ServiceKey, ByLabels]]
+    producers: Mapping[parsed.Ref, ByLabels]
+    """From the target's own namespace: for all clients."""
+    consumers: Mapping[str, Mapping[parsed.Ref, ByLabels]]
     """From another namespace: for the clients in it."""
     losers: Mapping[keys.ObjectKey, keys.ObjectKey]
     """Policies that do not count, because an older one says how to talk to the same thing."""
@@ -30,15 +30,14 @@ class Policies:
 
 def arrange(policies: tuple[parsed.Policy, ...]) -> Policies:
     """Arrange policies; of several in one namespace for the same endpoints the oldest counts."""
-    producers: dict[keys.ServiceKey, dict[keys.Labels, parsed.Policy]] = {}
-    consumers: dict[str, dict[keys.ServiceKey, dict[keys.Labels, parsed.Policy]]] = {}
+    producers: dict[parsed.Ref, dict[keys.Labels, parsed.Policy]] = {}
+    consumers: dict[str, dict[parsed.Ref, dict[keys.Labels, parsed.Policy]]] = {}
     losers: dict[keys.ObjectKey, keys.ObjectKey] = {}
     for policy in sorted(policies, key=parsed.seniority):
         speaker = policy.key.namespace
-        side = (
-            producers if speaker == policy.service.namespace else consumers.setdefault(speaker, {})
-        )
-        winner = side.setdefault(policy.service, {}).setdefault(policy.labels, policy)
+        home = policy.target.key.namespace
+        side = producers if speaker == home else consumers.setdefault(speaker, {})
+        winner = side.setdefault(policy.target, {}).setdefault(policy.labels, policy)
         if winner is not policy:
             losers[policy.key] = winner.key
     certified = any(
@@ -122,11 +121,12 @@ def build(
     """
     if key.service is None:
         raise KeyError(key)
+    target = parsed.Ref(key.external, key.service)
+    own = directory.policies.consumers.get(key.scope, {}).get(target, NO_POLICIES)
+    shared = directory.policies.producers.get(target, NO_POLICIES)
     if key.external:
         external = directory.claims.externals[key.service]
-        return memo.leaf(_external, key, key, external)
-    own = directory.policies.consumers.get(key.scope, {}).get(key.service, NO_POLICIES)
-    shared = directory.policies.producers.get(key.service, NO_POLICIES)
+        return memo.leaf(_external, key, key, external, applying(own, shared, ()))
     ports = directory.mesh.entries[key.service].ports
     # A port that is HTTP by the word of a rule only is plain HTTP/1.1.
     http2 = any(http.http2 for http in ports if http.number == key.port)
@@ -148,13 +148,23 @@ def cluster(
     )
 
 
-def _external(key: plan.ClusterKey, external: parsed.External) -> plan.Cluster:
+def _external(
+    key: plan.ClusterKey, external: parsed.External, policies: tuple[parsed.Policy, ...]
+) -> plan.Cluster:
     target = dict(external.ports)[key.port]
+    chosen = settings(policies, key.port)
+    health = chosen.health_check
+    if health is not None and isinstance(health.check, upstreams.HttpCheck):
+        # The endpoints know their service by its own name, not by the one it has in the mesh.
+        check = dataclasses.replace(health.check, host=health.check.host or external.hosts[0])
+        health = dataclasses.replace(health, check=check)
+        chosen = dataclasses.replace(chosen, health_check=health)
     return plan.Cluster(
         key=key,
         resolution="static" if external.static else "dns",
         addresses=tuple(plan.Address(host=host, port=target) for host in external.addresses),
-        origins=external.origins,
+        settings=chosen,
+        origins=routes.merge_origins(external.origins, *(policy.origins for policy in policies)),
     )
 
 
@@ -194,20 +204,34 @@ def shared_keys(
 Scoped = Mapping[plan.ClusterKey, plan.ClusterKey]
 
 
-def rescoped(policies: Policies, mesh: catalogue.Catalogue, uses: Uses) -> Mapping[str, Scoped]:
+def rescoped(
+    policies: Policies, mesh: catalogue.Catalogue, claims: catalogue.Claims, uses: Uses
+) -> Mapping[str, Scoped]:
     """The clusters that a namespace's own policies really change: shared key to own key."""
     found: dict[str, dict[plan.ClusterKey, plan.ClusterKey]] = {}
-    for client, by_service in sorted(policies.consumers.items()):
-        for service in sorted(by_service):
-            entry = mesh.entries.get(service)
-            shared = policies.producers.get(service, NO_POLICIES)
-            for key in shared_keys(entry, uses.get(service, ())) if entry else ():
-                own = applying(by_service[service], shared, key.labels)
+    for client, by_target in sorted(policies.consumers.items()):
+        for target in sorted(by_target):
+            shared = policies.producers.get(target, NO_POLICIES)
+            for key in _keys(target, mesh, claims, uses):
+                own = applying(by_target[target], shared, key.labels)
                 theirs = applying(NO_POLICIES, shared, key.labels)
                 if settings(own, key.port) != settings(theirs, key.port):
                     changed = found.setdefault(client, {})
                     changed[key] = dataclasses.replace(key, scope=client)
     return found
+
+
+def _keys(
+    target: parsed.Ref, mesh: catalogue.Catalogue, claims: catalogue.Claims, uses: Uses
+) -> tuple[plan.ClusterKey, ...]:
+    """All clusters of a target, as clients know them that share them."""
+    if target.external:
+        return tuple(
+            catalogue.external_cluster_key(target.key, http.number)
+            for http in claims.ports.get(target.key, ())
+        )
+    entry = mesh.entries.get(target.key)
+    return shared_keys(entry, uses.get(target.key, ())) if entry else ()
 
 
 Placed = Mapping[plan.ClusterKey, upstreams.Locality]
@@ -222,19 +246,20 @@ def placed(
 ) -> Placed:
     """The clusters whose policies say something of places."""
     found: dict[plan.ClusterKey, upstreams.Locality] = {}
-    for service, shared in policies.producers.items():
-        entry = mesh.entries.get(service)
+    for target, shared in policies.producers.items():
+        entry = None if target.external else mesh.entries.get(target.key)
         if entry and any(policy.has("locality") for policy in shared.values()):
-            for key in shared_keys(entry, uses.get(service, ())):
+            for key in shared_keys(entry, uses.get(target.key, ())):
                 own = applying(NO_POLICIES, shared, key.labels)
                 policy = settings(own, key.port).locality
                 if policy is not None:
                     found[key] = policy
     for client, changed in rescoped.items():
         for key, scoped in changed.items():
-            if key.service is not None:
-                shared = policies.producers.get(key.service, NO_POLICIES)
-                own = applying(policies.consumers[client][key.service], shared, key.labels)
+            if key.service is not None and not key.external:
+                target = parsed.Ref(external=False, key=key.service)
+                shared = policies.producers.get(target, NO_POLICIES)
+                own = applying(policies.consumers[client][target], shared, key.labels)
                 policy = settings(own, key.port).locality
                 if policy is not None:
                     found[scoped] = policy

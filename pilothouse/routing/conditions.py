@@ -74,12 +74,11 @@ def all_conditions(
         shadowed = tuple(shadows.get(key, ()))
         found[key] = memo.leaf(rule_conditions, key, bound, parents, empty, shadowed)
     for policy in findings.objects.policies:
-        entry = findings.directory.mesh.entries.get(policy.service)
-        exists = entry is not None
-        ports = {port.number for port in entry.service.ports} if entry else set(policy.ports)
-        unknown = tuple([port for port in policy.ports if port not in ports])
+        ports = _known_ports(findings.directory, policy.target)
+        exists = ports is not None
+        unknown = tuple([port for port in policy.ports if ports and port not in ports])
         winner = findings.directory.policies.losers.get(policy.key)
-        labelled = (policy.service, policy.labels)
+        labelled = (policy.target.key, policy.labels)
         empty = (labelled,) if exists and labelled in barren else ()
         found[policy.key] = memo.leaf(
             policy_conditions, policy.key, policy, exists, unknown, winner, empty
@@ -108,6 +107,15 @@ def _parent(findings: Findings, parent: parsed.Parent) -> ParentFact:
     return ParentFact(exists=ports is not None, ports=ports or (), has_exit=not closed)
 
 
+def _known_ports(directory: clusters.Directory, target: parsed.Ref) -> frozenset[int] | None:
+    """The ports of a service or external service; None when it does not exist."""
+    if target.external:
+        external = directory.claims.externals.get(target.key)
+        return None if external is None else frozenset(port.number for port in external.ports)
+    entry = directory.mesh.entries.get(target.key)
+    return None if entry is None else frozenset(port.number for port in entry.service.ports)
+
+
 def _labelled(rule: parsed.Rule) -> tuple[Labelled, ...]:
     found = {
         (destination.ref.key, destination.labels)
@@ -130,7 +138,7 @@ def wanted(found: parsing.Objects) -> Wanted:
             by_service.setdefault(service, set()).add(labels)
     for policy in found.policies:
         if policy.labels:
-            by_service.setdefault(policy.service, set()).add(policy.labels)
+            by_service.setdefault(policy.target.key, set()).add(policy.labels)
     return tuple((service, tuple(sorted(by_service[service]))) for service in sorted(by_service))
 
 
@@ -311,10 +319,11 @@ def policy_conditions(
     """
     problems = []
     if not exists:
-        text = f"spec.service: service {policy.service} does not exist"
+        field = "externalService" if policy.target.external else "service"
+        text = f"spec.{field}: {policy.target} does not exist"
         problems.append(_Problem("BackendNotFound", text))
     problems += [
-        _Problem("PortNotFound", f"spec.ports: service {policy.service} has no port {port}")
+        _Problem("PortNotFound", f"spec.ports: {policy.target} has no port {port}")
         for port in unknown
     ]
     lost = (f"{winner} already says how to talk to the same endpoints",) if winner else ()

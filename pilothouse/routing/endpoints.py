@@ -38,7 +38,7 @@ def layer(
     beside: dict[keys.ServiceKey, list[tuple[plan.ClusterKey, plan.ClusterKey]]] = {}
     for changed in scoped.values():
         for shared, own in changed.items():
-            if shared.service is not None:
+            if shared.service is not None and not shared.external:
                 beside.setdefault(shared.service, []).append((shared, own))
     found: list[plan.ClusterEndpoints] = []
     for namespace, entries in mesh.by_namespace.items():

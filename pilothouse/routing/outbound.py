@@ -72,11 +72,14 @@ class _BaseClusters:
 def _base_clusters(
     memo: memory.Memo, directory: clusters.Directory, extra: tuple[Extra, ...]
 ) -> _BaseClusters:
-    producers = directory.policies.producers
+    producers, none = directory.policies.producers, clusters.NO_POLICIES
     found: list[plan.Cluster] = []
     for namespace, entries in directory.mesh.by_namespace.items():
         policies = tuple(
-            [producers.get(entry.service.key, clusters.NO_POLICIES) for entry in entries]
+            [
+                producers.get(parsed.Ref(external=False, key=entry.service.key), none)
+                for entry in entries
+            ]
         )
         found += memo.group(_service_clusters, namespace, entries, policies)
     merged = dict(_merged(extra))

@@ -125,7 +125,7 @@ class Policy:
     key: keys.ObjectKey
     origins: plan.Origins
     created: int
-    service: keys.ServiceKey
+    target: Ref
     labels: keys.Labels
     sections: upstreams.Sections
     """Those that it has; never mutated."""

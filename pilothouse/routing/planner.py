@@ -87,7 +87,7 @@ class Mesh:
         self._directory = shared.leaf(_directory, "", mesh, claims, self._policies)
         self._bound = bound
         uses = shared.leaf(clusters.labelled_uses, "", bound)
-        self._scoped = shared.leaf(clusters.rescoped, "", self._policies, mesh, uses)
+        self._scoped = shared.leaf(clusters.rescoped, "", self._policies, mesh, claims, uses)
         self._base = shared.group(
             outbound.base, "", self._directory, self._attachments.producers, state.domain
         )

@@ -28,11 +28,13 @@ _IDLE_INTERVAL_MS = 60_000
 def policy(config: objects.Config) -> parsed.Policy:
     """Read a DestinationPolicy."""
     spec = cast("destination_policy_pb2.DestinationPolicySpec", config.spec)
+    external = spec.WhichOneof("target") == "external_service"
+    name = spec.external_service if external else spec.service
     return parsed.Policy(
         key=config.key,
         origins=readers.origins(config.meta),
         created=config.meta.created,
-        service=keys.ServiceKey(spec.namespace or config.key.namespace, spec.service),
+        target=parsed.Ref(external, keys.ServiceKey(spec.namespace or config.key.namespace, name)),
         labels=keys.labels(dict(spec.labels)),
         sections=_sections(spec, namespace=config.key.namespace),
         ports={

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from pilothouse.model import secrets
-from tests.support import backends, certificates, grpc_health_servers, policy_worlds
+from tests.support import backends, certificates, grpc_health_servers, meshes, policy_worlds
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
 
@@ -52,7 +52,20 @@ async def world() -> AsyncIterator[policy_worlds.World]:
         endpoints |= dict.fromkeys(("mutual", "not-mutual", "lacking"), (strict.port,))
         endpoints["h2"] = (grpc,)
         yield await stack.enter_async_context(
-            policy_worlds.running(endpoints, POLICIES, held={HAVE: CLIENT.secret(HAVE)})
+            policy_worlds.running(
+                endpoints,
+                POLICIES,
+                meshes.external(
+                    "outside",
+                    "{hosts: [outside.example], resolution: STATIC, endpoints:"
+                    " [{address: 127.0.0.1}], ports:"
+                    f" [{{number: 80, targetPort: {secure.port}}}]}}",
+                ),
+                meshes.policy(
+                    "outside", f"{{externalService: outside, tls: {{sni: api.example, {CA}}}}}"
+                ),
+                held={HAVE: CLIENT.secret(HAVE)},
+            )
         )
 
 
@@ -61,6 +74,11 @@ async def test_an_endpoint_with_the_right_certificate_is_talked_to(world: policy
     NAMES.clear()
     assert await world.reached("right") == "secure"
     assert NAMES == ["api.example"]
+
+
+async def test_tls_to_an_external_service(world: policy_worlds.World):
+    """The application speaks clear text, and the proxy TLS."""
+    assert await world.reached("outside.example") == "secure"
 
 
 async def test_without_a_policy_no_tls_is_spoken(world: policy_worlds.World):

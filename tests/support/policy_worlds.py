@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 
 import aiohttp
 
+from pilothouse.config import objects
 from pilothouse.envoy import names, translate
-from pilothouse.model import secrets, services
+from pilothouse.model import keys, secrets, services
 from pilothouse.routing import plan
 from tests.support import envoy_plans, envoy_static, meshes
 
@@ -76,7 +77,7 @@ class World:
 async def running(
     endpoints: Mapping[str, Iterable[int | services.Endpoint]],
     policies: Mapping[str, str],
-    *more: services.Service,
+    *more: services.Service | Mapping[keys.ObjectKey, objects.Config],
     locality: services.Locality = ANYWHERE,
     held: Mapping[secrets.SecretKey, secrets.TlsSecret] = _NOTHING,
 ) -> AsyncIterator[World]:
@@ -86,13 +87,14 @@ async def running(
         endpoints: Ports of this machine where each service is; all services unless in `more`.
         policies: Specs of DestinationPolicies without their service, in YAML flow style without
             the braces, by service.
-        more: Services that are no plain HTTP services on port 80.
+        more: Services that are no plain HTTP services on port 80, and other config objects.
         locality: Where the sidecar is.
         held: The secrets that there are.
     """
-    given = {one.key.name: one for one in more}
+    given = {one.key.name: one for one in more if isinstance(one, services.Service)}
     mesh = meshes.mesh(
         *(given.get(name) or meshes.service(name, meshes.port(PORT)) for name in endpoints),
+        *(one for one in more if not isinstance(one, services.Service)),
         *(meshes.policy(name, f"{{service: {name}, {spec}}}") for name, spec in policies.items()),
         endpoints={
             name: [at(port) if isinstance(port, int) else port for port in ports]

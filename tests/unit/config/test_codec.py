@@ -226,7 +226,7 @@ def test_all_mistakes_are_told_at_once_with_their_fields():
             "circuitBreaker: {zzz: 1}",
             (
                 "spec.circuitBreaker.zzz: unknown field; there are `maxConnections`,"
-                " `maxPendingRequests`, `maxRequests`, `maxRetries`"
+                " `maxPendingRequests`, `maxRequests`, `maxRetries`, `retryBudget`"
             ),
         ),
     ],

@@ -55,6 +55,15 @@ def test_of_two_policies_for_one_service_and_label_set_the_older_wins(
     assert message.endswith(f"is taken by DestinationPolicy/default/{winner}")
 
 
+def test_of_two_policies_for_one_external_service_the_older_wins():
+    """As for services."""
+    policies = ("a 2001 {externalService: s}", "b 2002 {externalService: s, namespace: default}")
+    (message,) = refused(several("DestinationPolicy", *policies)).values()
+    assert message == (
+        "Conflicted: external service default/s is taken by DestinationPolicy/default/a"
+    )
+
+
 @pytest.mark.parametrize(
     "policies",
     [
@@ -62,6 +71,7 @@ def test_of_two_policies_for_one_service_and_label_set_the_older_wins(
         ("a - {service: s}", "b - {service: s, labels: {x: y}}"),
         ("a - {service: s, labels: {x: y}}", "b - {service: s, labels: {x: z}}"),
         ("a - {service: s}", "b - {service: s, namespace: other}"),
+        ("a - {service: s}", "b - {externalService: s}"),
         ("other/a - {service: s, namespace: default}", "b - {service: s}"),
     ],
 )

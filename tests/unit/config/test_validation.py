@@ -156,7 +156,20 @@ def test_weights_that_overflow_are_refused():
             ),
             [],
         ),
-        ("labels: {}", ["spec.service: is required"]),
+        ("labels: {}", ["spec: one of service, externalService is required"]),
+        ("externalService: api.v1", []),
+        ("externalService: A", ["spec.externalService: must be a DNS subdomain"]),
+        (
+            (
+                "{externalService: a, labels: {b: c}, locality: {failover: {}},"
+                " ports: [{port: 1, locality: {}}]}"
+            ),
+            [
+                "spec.labels: must not be set for an external service",
+                "spec.locality: must not be set for an external service",
+                "spec.ports[0].locality: must not be set for an external service",
+            ],
+        ),
         ("service: a.b", [f"spec.service: {LABEL}"]),
         ("{service: a, namespace: B}", [f"spec.namespace: {LABEL}"]),
         ("{service: a, labels: {'': b}}", ["spec.labels[]: must be a label's key"]),

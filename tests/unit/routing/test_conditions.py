@@ -213,7 +213,19 @@ def test_policies():
         meshes.policy("other.shop", "{service: reviews, namespace: default}"),
         meshes.policy("port.shop", "{service: reviews, namespace: default, ports: [{port: 7}]}"),
     )
-    mesh = meshes.mesh(*KNOWN, *policies)
+    api = meshes.external("api", "{hosts: [api.example], ports: [{number: 443}]}")
+    outside = (
+        meshes.policy("outside", "{externalService: api, ports: [{port: 443}]}"),
+        meshes.policy("no-port", "{externalService: api, ports: [{port: 80}]}", created=1),
+        meshes.policy("none", "{externalService: reviews}"),
+    )
+    mesh = meshes.mesh(*KNOWN, *policies, api, *outside)
+    assert meshes.condition(mesh, "DestinationPolicy", "outside", "Conflicted") is None
+    assert meshes.condition(mesh, "DestinationPolicy", "outside") == RESOLVED
+    nowhere = meshes.condition(mesh, "DestinationPolicy", "no-port")
+    assert nowhere.message == "spec.ports: external service default/api has no port 80"
+    none = meshes.condition(mesh, "DestinationPolicy", "none")
+    assert none.message == "spec.externalService: external service default/reviews does not exist"
     port = meshes.condition(mesh, "DestinationPolicy", "port.shop")
     assert (port.status, port.reason) == (False, "PortNotFound")
     assert port.message == "spec.ports: service default/reviews has no port 7"

@@ -208,6 +208,36 @@ def test_the_clients_own_policy_wins_over_the_services():
     assert (theirs.key.scope, theirs.settings.connect_timeout_ms) == ("", 1000)
 
 
+EXTERNAL = meshes.external("api", "{hosts: [api.example], ports: [{number: 443}, {number: 80}]}")
+
+
+@pytest.mark.parametrize(("client", "scope", "timeout"), [("c", "", 1000), ("c.shop", "shop", 500)])
+def test_an_external_service_has_policies_too(client: str, scope: str, timeout: int):
+    """Of its own namespace, and of the clients'; a service of the same name has none of them."""
+    theirs = meshes.policy(
+        "theirs", "{externalService: api, connectTimeout: 1s, healthCheck: {http: {path: /}}}"
+    )
+    ours = meshes.policy(
+        "ours.shop", "{externalService: api, namespace: default, connectTimeout: 500ms}"
+    )
+    whole = sidecar(EXTERNAL, theirs, ours, meshes.service("api", 443), of=meshes.sidecar(client))
+    found = {one.key.external: one for one in all_of(whole, "clusters") if one.key.port == 443}
+    assert found[False].settings == upstreams.Settings()
+    external = found[True]
+    assert (external.key.scope, external.settings.connect_timeout_ms) == (scope, timeout)
+    assert external.settings.health_check.check.host == "api.example"
+    assert "DestinationPolicy/theirs" in names(external.origins)
+    routed = {
+        share.cluster
+        for one in all_of(whole, "route_configurations")
+        for host in one.virtual_hosts
+        for route in host.routes
+        for share in route.action.clusters
+    }
+    assert external.key in routed
+    assert not [one for one in all_of(whole, "endpoints") if one.key.external]
+
+
 def names(origins: plan.Origins) -> list[str]:
     return [f"{origin.kind}/{origin.name}" for origin in origins]
 

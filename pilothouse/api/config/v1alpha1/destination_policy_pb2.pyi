@@ -28,7 +28,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class DestinationPolicy(_message.Message):
-    """How clients talk to a service, or to the part of it that has exactly the labels given."""
+    """How clients talk to a service, or to the part of it that has exactly the labels given; or to an external service."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -89,6 +89,7 @@ class DestinationPolicySpec(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     SERVICE_FIELD_NUMBER: _builtins.int
+    EXTERNAL_SERVICE_FIELD_NUMBER: _builtins.int
     NAMESPACE_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     CONNECT_TIMEOUT_FIELD_NUMBER: _builtins.int
@@ -101,12 +102,14 @@ class DestinationPolicySpec(_message.Message):
     TLS_FIELD_NUMBER: _builtins.int
     PORTS_FIELD_NUMBER: _builtins.int
     service: _builtins.str
-    """Name of the service. Required."""
+    """Name of a service in the mesh."""
+    external_service: _builtins.str
+    """Name of an ExternalService."""
     namespace: _builtins.str
-    """Namespace of the service. Unset means the policy's own. A policy outside the service's namespace speaks only to clients in its own."""
+    """Namespace of the target. Unset means the policy's own. A policy outside the target's namespace speaks only to clients in its own."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """The label set, as a destination of a RouteRule writes it. Unset means every use of the service."""
+        """The label set, as a destination of a RouteRule writes it. Unset means every use of the service. Not for external services."""
 
     @_builtins.property
     def connect_timeout(self) -> _duration_pb2.Duration:
@@ -134,7 +137,7 @@ class DestinationPolicySpec(_message.Message):
 
     @_builtins.property
     def locality(self) -> Global___LocalityPolicy:
-        """Which endpoints a proxy prefers, by where it and they are. Unset means that all endpoints are alike."""
+        """Which endpoints a proxy prefers, by where it and they are. Unset means that all endpoints are alike. Not for external services."""
 
     @_builtins.property
     def tls(self) -> Global___UpstreamTls:
@@ -148,6 +151,7 @@ class DestinationPolicySpec(_message.Message):
         self,
         *,
         service: _builtins.str = ...,
+        external_service: _builtins.str = ...,
         namespace: _builtins.str = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         connect_timeout: _duration_pb2.Duration | None = ...,
@@ -160,11 +164,13 @@ class DestinationPolicySpec(_message.Message):
         tls: Global___UpstreamTls | None = ...,
         ports: _abc.Iterable[Global___PortPolicy] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "load_balancer", b"load_balancer", "locality", b"locality", "outlier_detection", b"outlier_detection", "tls", b"tls"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "external_service", b"external_service", "health_check", b"health_check", "load_balancer", b"load_balancer", "locality", b"locality", "outlier_detection", b"outlier_detection", "service", b"service", "target", b"target", "tls", b"tls"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "labels", b"labels", "load_balancer", b"load_balancer", "locality", b"locality", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "ports", b"ports", "service", b"service", "tls", b"tls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "external_service", b"external_service", "health_check", b"health_check", "labels", b"labels", "load_balancer", b"load_balancer", "locality", b"locality", "namespace", b"namespace", "outlier_detection", b"outlier_detection", "ports", b"ports", "service", b"service", "target", b"target", "tls", b"tls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_target: _TypeAlias = _typing.Literal["service", "external_service"]  # noqa: Y015
+    _WhichOneofArgType_target: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_target) -> _WhichOneofReturnType_target | None: ...
 
 Global___DestinationPolicySpec: _TypeAlias = DestinationPolicySpec  # noqa: Y015
 
@@ -514,7 +520,7 @@ class HttpHealthCheck(_message.Message):
     path: _builtins.str
     """The path, with or without a query. Begins with `/`. Required."""
     host: _builtins.str
-    """The Host header. Unset means `NAME.NAMESPACE` of the service."""
+    """The Host header. Unset means `NAME.NAMESPACE` of the service, or the first host of the external service."""
     @_builtins.property
     def statuses(self) -> _containers.RepeatedCompositeFieldContainer[Global___StatusRange]:
         """The answers that mean that an endpoint is well. Unset means 200."""
