@@ -13,7 +13,9 @@ from typing import Final
 from google.protobuf import message, wrappers_pb2
 
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2
+from pilothouse.api.envoy.extensions.compression.gzip.compressor.v3 import gzip_pb2
 from pilothouse.api.envoy.extensions.filters.http.buffer.v3 import buffer_pb2
+from pilothouse.api.envoy.extensions.filters.http.compressor.v3 import compressor_pb2
 from pilothouse.api.envoy.extensions.filters.http.cors.v3 import cors_pb2
 from pilothouse.api.envoy.extensions.filters.http.fault.v3 import fault_pb2
 from pilothouse.api.envoy.extensions.filters.http.local_ratelimit.v3 import local_rate_limit_pb2
@@ -33,13 +35,24 @@ _GRPC: Final = header_tests.HeaderMatch(
 
 CORS: Final = "envoy.filters.http.cors"
 RATE_LIMIT: Final = "envoy.filters.http.local_ratelimit"
+COMPRESSOR: Final = "envoy.filters.http.compressor"
 BUFFER: Final = "envoy.filters.http.buffer"
+_SHORTEST: Final = 1_024
+"""Bytes of an answer that is worth being compressed."""
 _LIMITED: Final = "rules"  # of the names of the filter's statistics
 FAULT: Final = "envoy.filters.http.fault"
 
 
 def _off(name: str, config: message.Message) -> _Filter:
     return _Filter(name=name, typed_config=wire.packed(config), disabled=True)
+
+
+def _compressor() -> compressor_pb2.Compressor:
+    made = compressor_pb2.Compressor()
+    made.compressor_library.name = "gzip"
+    made.compressor_library.typed_config.CopyFrom(wire.packed(gzip_pb2.Gzip()))
+    made.response_direction_config.common_config.min_content_length.value = _SHORTEST
+    return made
 
 
 ROUTER: Final = _Filter(
@@ -55,6 +68,8 @@ _BODIES: Final = (
 )
 BY_RULES: Final = (*_HEADS, *_BODIES, ROUTER)
 """Of listeners that route by rules."""
+AT_EDGE: Final = (*_HEADS, *_BODIES, _off(COMPRESSOR, _compressor()), ROUTER)
+"""The same at gateways."""
 UPGRADED: Final = (*_HEADS, ROUTER)
 """The same for connections that are no longer HTTP, and have no body that ends."""
 
@@ -69,6 +84,10 @@ def fill(made: route_components_pb2.Route, wanted: treatment.Treatment) -> None:
         body = buffer_pb2.BufferPerRoute()
         body.buffer.max_request_bytes.value = wanted.max_request_bytes
         _put(made, BUFFER, body)
+    if wanted.compress:
+        compressed = compressor_pb2.CompressorPerRoute()
+        compressed.overrides.response_direction_config.SetInParent()
+        _put(made, COMPRESSOR, compressed)
     if wanted.fault is not None:
         _put(made, FAULT, _fault(wanted.fault))
 

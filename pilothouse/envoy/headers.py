@@ -57,9 +57,10 @@ def _merged(
 
 def changed(by: plan.WeightedCluster) -> bool:
     """Whether a destination changes anything."""
-    return bool(
-        by.request_headers != treatment.UNCHANGED or by.response_headers != treatment.UNCHANGED
-    )
+    none = treatment.UNCHANGED
+    if by.request_headers is none and by.response_headers is none:
+        return False  # as nearly all; a look is cheaper than a comparison
+    return by.request_headers != none or by.response_headers != none
 
 
 def fill(

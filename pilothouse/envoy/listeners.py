@@ -24,6 +24,7 @@ WebSockets pass. There is no limit on a whole request but its route's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from google.protobuf import duration_pb2, wrappers_pb2
@@ -133,7 +134,7 @@ def connection_manager(
     )
     made.MergeFrom(_COMMON)
     by_rules = listener.edge or listener.direction is plan.Direction.OUTBOUND
-    made.http_filters.extend(filters.BY_RULES if by_rules else (filters.ROUTER,))
+    made.http_filters.extend(_filters(listener))
     made.upgrade_configs.add(upgrade_type="websocket", filters=filters.UPGRADED if by_rules else ())
     made.MergeFrom(_EDGE if listener.edge else _SIDECAR)
     if listener.strip_port:
@@ -141,6 +142,14 @@ def connection_manager(
     if listener.tracing is not None:
         made.tracing.CopyFrom(_tracing(listener.tracing, edge=listener.edge))
     return made
+
+
+def _filters(listener: plan.Listener) -> Sequence[http_connection_manager_pb2.HttpFilter]:
+    if listener.edge:
+        return filters.AT_EDGE
+    if listener.direction is plan.Direction.OUTBOUND:
+        return filters.BY_RULES
+    return (filters.ROUTER,)
 
 
 def resource(listener: plan.Listener) -> resources.Resource:

@@ -108,6 +108,8 @@ class Treatment:
     cors: Cors | None = None
     rate_limit: RateLimit | None = None
     max_request_bytes: int | None = None
+    compress: bool = False
+    """Answers, at gateways."""
 
 
 NOTHING = Treatment()

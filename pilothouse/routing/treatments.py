@@ -19,6 +19,7 @@ def treatment(route: route_rule_pb2.HttpRoute) -> treated.Treatment:
         response_headers=headers(route.response_headers),
         fault=_fault(route.fault) if route.HasField("fault") else None,
         cors=_cors(route.cors) if route.HasField("cors") else None,
+        compress=route.compress,
         rate_limit=_rate_limit(route.rate_limit) if route.HasField("rate_limit") else None,
         max_request_bytes=(
             route.max_request_bytes if route.HasField("max_request_bytes") else None
@@ -28,7 +29,9 @@ def treatment(route: route_rule_pb2.HttpRoute) -> treated.Treatment:
 
 
 def headers(changes: http_actions_pb2.HeaderChanges) -> treated.HeaderChanges:
-    """Changes of headers; none at all for an unset message."""
+    """Changes of headers; the very object `UNCHANGED` for an unset message."""
+    if not (changes.remove or changes.set or changes.add):
+        return treated.UNCHANGED
     return treated.HeaderChanges(
         remove=tuple(sorted(name.lower() for name in changes.remove)),
         set=_pairs(changes.set),

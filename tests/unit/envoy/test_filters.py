@@ -12,6 +12,7 @@ FEATURES = [
     "cors: {allowOrigins: [{exact: '*'}]}",
     "rateLimit: {requests: 1}",
     "maxRequestBytes: 1",
+    "compress: true",
 ]
 
 

@@ -180,11 +180,16 @@ class HttpRoute(_message.Message):
     CORS_FIELD_NUMBER: _builtins.int
     RATE_LIMIT_FIELD_NUMBER: _builtins.int
     MAX_REQUEST_BYTES_FIELD_NUMBER: _builtins.int
+    COMPRESS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people, status and explain. Unique within the rule when set."""
     max_request_bytes: _builtins.int
     """Requests with a longer body, in bytes, get 413. A request is sent on when all of it is there, so this is not for gRPC streams and other
     bodies that go on; WebSockets are left alone. 1 or more; unset means no limit.
+    """
+    compress: _builtins.bool
+    """True: gateways compress answers with gzip for clients that take it, where these are text of some kind (HTML, CSS, JavaScript, JSON, XML,
+    SVG and the like), have 1024 bytes or an unknown length, and are not compressed yet. Has no effect at sidecars. Default false.
     """
     @_builtins.property
     def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___HttpMatch]:
@@ -258,10 +263,11 @@ class HttpRoute(_message.Message):
         cors: _http_actions_pb2.CorsPolicy | None = ...,
         rate_limit: _http_actions_pb2.RateLimit | None = ...,
         max_request_bytes: _builtins.int | None = ...,
+        compress: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_request_bytes", b"_max_request_bytes", "cors", b"cors", "direct_response", b"direct_response", "fault", b"fault", "max_request_bytes", b"max_request_bytes", "rate_limit", b"rate_limit", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_request_bytes", b"_max_request_bytes", "cors", b"cors", "destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "max_request_bytes", b"max_request_bytes", "mirrors", b"mirrors", "name", b"name", "rate_limit", b"rate_limit", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_request_bytes", b"_max_request_bytes", "compress", b"compress", "cors", b"cors", "destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "max_request_bytes", b"max_request_bytes", "mirrors", b"mirrors", "name", b"name", "rate_limit", b"rate_limit", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_request_bytes: _TypeAlias = _typing.Literal["max_request_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_request_bytes: _TypeAlias = _typing.Literal["_max_request_bytes", b"_max_request_bytes"]  # noqa: Y015
