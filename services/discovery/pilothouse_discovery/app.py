@@ -26,6 +26,7 @@ from pilothouse_discovery import (
     host,
     load_reports,
     loads,
+    memory,
     metrics,
     progress,
     servicers,
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)  # noqa: T201  wrong use is for the terminal, not for a log
         return 2
     telemetry.configure_logging(settings.PROGRAM, chosen.log_level, format=chosen.log_format)
+    memory.give_back()
     return serving.run_program(lambda: _run(chosen))
 
 
