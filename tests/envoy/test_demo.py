@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import local_mesh
 
-pytestmark = [pytest.mark.envoy, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.envoy, pytest.mark.timeout(240)]
 
 
 async def test_the_demo_of_the_sample_shop_finds_everything_as_asked(tmp_path: Path):

@@ -258,7 +258,7 @@ async def test_a_changed_cluster_warms_at_once(shop: Shop) -> None:
                 async def warm(via: fleet.Proxy = one) -> bool:
                     return await via.stat("cluster_manager.warming_clusters") == 0
 
-                await waiting.eventually(warm, 3, what="warm")
+                await waiting.eventually(warm, 8, what="warm")
                 assert (await one.clusters())[key] == {
                     f"127.0.0.1:{port}" for port in shop.ports("v1").values()
                 }

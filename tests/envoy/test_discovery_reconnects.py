@@ -139,7 +139,7 @@ async def test_a_changed_cluster_while_discovery_was_away(mesh: Mesh) -> None:
             async def warm(via: fleet.Proxy = one) -> bool:
                 return await via.stat("cluster_manager.warming_clusters") == 0
 
-            await waiting.eventually(warm, 5)
+            await waiting.eventually(warm, 8)
             assert V1 in await one.clusters()
     assert flowing.failed() == []
 

@@ -15,7 +15,7 @@ from tests.support import local_mesh, traces
 from tests.support.local_mesh import LocalMesh, edit, program, write
 from tests.support.otlp import OtlpReceiver, otlp_receiver
 
-pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
 WEB = "web.example.com"
 DISCOVERY, INGRESS, EGRESS = "pilothouse-discovery", "pilothouse-ingress", "pilothouse-egress"

@@ -53,7 +53,7 @@ class Agent:
         records = [json.loads(line) for line in lines if line.endswith("}")]
         return [each for each in records if event in ("", each["event"])]
 
-    async def logged(self, event: str, deadline: float = 10.0) -> dict[str, Any]:
+    async def logged(self, event: str, deadline: float = 45.0) -> dict[str, Any]:
         """The latest record of `event`, as soon as there is one."""
         await eventually(lambda: self.log(event), deadline, what=f"{event!r} in {self.log_path}")
         return self.log(event)[-1]
@@ -72,7 +72,7 @@ class Agent:
         code, body = await self.get("/readyz")
         return {**json.loads(body), "code": code}
 
-    async def ready(self, deadline: float = 15.0) -> None:
+    async def ready(self, deadline: float = 45.0) -> None:
         """Wait until /readyz answers 200."""
 
         async def answered() -> bool:
@@ -82,7 +82,7 @@ class Agent:
 
         await eventually(answered, deadline, what="ready")
 
-    async def exit(self, deadline: float = 15.0) -> int:
+    async def exit(self, deadline: float = 45.0) -> int:
         """Wait for the end; the exit code."""
         async with asyncio.timeout(deadline):
             return await self.process.wait()
@@ -90,7 +90,7 @@ class Agent:
 
 async def fetch(url: str) -> tuple[int, str]:
     """Status and body, over a connection of its own; OSError when nobody listens."""
-    timeout = aiohttp.ClientTimeout(total=5)
+    timeout = aiohttp.ClientTimeout(total=20)
     async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as response:
         return response.status, await response.text()
 

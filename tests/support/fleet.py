@@ -168,7 +168,7 @@ class Fleet:
         if wait:
             await self.settled()
 
-    async def settled(self, deadline: float = 15.0) -> None:
+    async def settled(self, deadline: float = 45.0) -> None:
         """Wait until what the folder says is in force, and acknowledged by every proxy."""
         seen = 0
 

@@ -82,7 +82,7 @@ async def running(*folders: folder.Folder, synced: bool = True) -> AsyncIterator
         if synced:
             for each, task in zip(folders, tasks, strict=True):
                 ready = asyncio.create_task(each.synced())
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     await asyncio.wait([ready, task], return_when=asyncio.FIRST_COMPLETED)
                 if not ready.done():
                     ready.cancel()

@@ -43,7 +43,7 @@ class LocalMesh:
         """Its stderr so far."""
         return (self.place / "stderr").read_text()
 
-    async def up(self, deadline: float = 50.0) -> None:
+    async def up(self, deadline: float = 120.0) -> None:
         """Wait until it says that it is up; needs `-o json`."""
 
         def printed() -> bool:
@@ -58,11 +58,11 @@ class LocalMesh:
             raise
         self.found = json.loads(self.output)
 
-    async def said(self, text: str, deadline: float = 20.0) -> None:
+    async def said(self, text: str, deadline: float = 60.0) -> None:
         """Wait for words on stderr."""
         await eventually(lambda: text in self.errors, deadline, what=f"{text!r} on stderr")
 
-    async def exit(self, deadline: float = 20.0) -> int:
+    async def exit(self, deadline: float = 60.0) -> int:
         """Wait for the end; the exit code."""
         async with asyncio.timeout(deadline):
             return await self.process.wait()

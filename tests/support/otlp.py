@@ -32,7 +32,7 @@ class OtlpReceiver:
     async def wait(
         self,
         predicate: Callable[[Sequence[tuple[str, Span]]], bool],
-        deadline: float = 10.0,
+        deadline: float = 30.0,
     ) -> list[tuple[str, Span]]:
         """Return the spans as soon as `predicate` holds for them; TimeoutError after `deadline`."""
         async with asyncio.timeout(deadline), self._arrived:

@@ -33,7 +33,7 @@ class Program:
         records = [json.loads(line) for line in lines if line.startswith("{") and line[-1] == "}"]
         return [each for each in records if event in ("", each["event"])]
 
-    async def logged(self, event: str, deadline: float = 15.0) -> dict[str, Any]:
+    async def logged(self, event: str, deadline: float = 45.0) -> dict[str, Any]:
         """The latest line of `event`, as soon as there is one."""
         await eventually(lambda: self.log(event), deadline, what=f"{event!r} in {self.log_path}")
         return self.log(event)[-1]
@@ -48,7 +48,7 @@ class Program:
             is_json = answer.content_type == "application/json"
             return answer.status, await (answer.json() if is_json else answer.text())
 
-    async def ready(self, deadline: float = 15.0) -> None:
+    async def ready(self, deadline: float = 45.0) -> None:
         """Wait until /readyz answers 200."""
 
         async def answered() -> bool:
@@ -58,12 +58,12 @@ class Program:
 
         await eventually(answered, deadline, what="ready")
 
-    async def stop(self, number: int = signal.SIGTERM, deadline: float = 15.0) -> int:
+    async def stop(self, number: int = signal.SIGTERM, deadline: float = 45.0) -> int:
         """Send a signal, wait for the end; the exit code."""
         self.process.send_signal(number)
         return await self.exit(deadline)
 
-    async def exit(self, deadline: float = 15.0) -> int:
+    async def exit(self, deadline: float = 45.0) -> int:
         """Wait for the end; the exit code."""
         async with asyncio.timeout(deadline):
             return await self.process.wait()

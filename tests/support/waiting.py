@@ -13,18 +13,18 @@ _INTERVAL = 0.02
 
 @overload
 async def eventually(
-    predicate: Callable[[], Awaitable[T]], deadline: float = 10.0, *, what: str = ""
+    predicate: Callable[[], Awaitable[T]], deadline: float = 30.0, *, what: str = ""
 ) -> T: ...
 
 
 @overload
 async def eventually(
-    predicate: Callable[[], T], deadline: float = 10.0, *, what: str = ""
+    predicate: Callable[[], T], deadline: float = 30.0, *, what: str = ""
 ) -> T: ...
 
 
 async def eventually(
-    predicate: Callable[[], Any], deadline: float = 10.0, *, what: str = ""
+    predicate: Callable[[], Any], deadline: float = 30.0, *, what: str = ""
 ) -> Any:
     """Poll `predicate` until it gives something true, and return that.
 

@@ -27,7 +27,7 @@ from pilothouse.xds import types
 Call = grpc.aio.StreamStreamCall[Any, Any]
 Heard = Callable[[int], Awaitable[None]]
 M = TypeVar("M", discovery_pb2.DiscoveryResponse, discovery_pb2.DeltaDiscoveryResponse)
-DEADLINE = 10.0
+DEADLINE = 45.0
 MESSAGES: Final[Mapping[str, type[message.Message]]] = {
     types.CLUSTER.type_url: cluster_pb2.Cluster,
     types.ENDPOINT.type_url: endpoint_pb2.ClusterLoadAssignment,

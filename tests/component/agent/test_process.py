@@ -131,7 +131,7 @@ async def test_a_parent_that_is_killed_takes_the_child_along(tmp_path: Path):
         await eventually(lambda: Path(f"/proc/{pid}/cmdline").read_text().startswith("/bin/sleep"))
         parent.kill()
         await parent.wait()
-        await eventually(lambda: not alive(pid), 5)
+        await eventually(lambda: not alive(pid), 30)
     finally:
         if parent.returncode is None:
             parent.kill()

@@ -60,7 +60,7 @@ async def test_a_stop_between_two_tries_is_a_clean_end(monkeypatch: pytest.Monke
     monkeypatch.setattr(restarts, "FIRST_DELAY", 3600)
     stop, told = asyncio.Event(), asyncio.Event()
     running = runner(python("raise SystemExit(3)"), restart=True)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(running.run(stop, stopping=told.set))
         await eventually(lambda: running.starts == 1)
         stop.set()
@@ -87,7 +87,7 @@ def sleeper(out: Path) -> tuple[str, ...]:
 async def test_stopping_is_told_before_the_proxy_is(tmp_path: Path):
     out, stop = tmp_path / "pid", asyncio.Event()
     still_alive: list[bool] = []
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         running = runner(sleeper(out))
         task = group.create_task(
             running.run(stop, stopping=lambda: still_alive.append(alive(int(out.read_text()))))
@@ -103,7 +103,7 @@ async def test_a_signal_is_passed_on_to_the_proxy(tmp_path: Path):
     out = tmp_path / "pid"
     running = runner(sleeper(out))
     running.send(signal.SIGUSR1)  # nobody there yet: nothing happens
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(running.run(asyncio.Event(), stopping=no_matter))
         await eventually(written(out))
         running.send(signal.SIGUSR1)
@@ -112,7 +112,7 @@ async def test_a_signal_is_passed_on_to_the_proxy(tmp_path: Path):
 
 async def test_when_cancelled_it_leaves_no_proxy_behind(tmp_path: Path):
     out = tmp_path / "pid"
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(runner(sleeper(out)).run(asyncio.Event(), stopping=no_matter))
         await eventually(written(out))
         task.cancel()

@@ -164,5 +164,5 @@ async def test_p62_a_real_grpc_client_reports(tmp_path: pathlib.Path) -> None:
             loads = await _loads(running)
             return "app.default" in loads and loads["app.default"]["succeeded"] == 50
 
-        await waiting.eventually(reported, 20)
+        await waiting.eventually(reported, 45)
         assert (await _loads(running))["app.default"]["issued"] == 50

@@ -298,7 +298,7 @@ async def test_sigterm_ends_it_within_its_grace(tmp_path):
     ):
         await eventually(lambda: reader.names)
         used = await grpc_address(program)
-        assert await program.stop(deadline=3) == 0
+        assert await program.stop(deadline=20) == 0
         with socket.socket() as again:
             again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             again.bind((used.host, used.port))

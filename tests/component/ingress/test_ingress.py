@@ -327,7 +327,7 @@ async def test_signal_ends_it_within_its_grace(folder, number):
         config_streams.read(await grpc_address(program)) as reader,
     ):
         await eventually(lambda: hosts(reader) == ["shop.example.com"])
-        assert await program.stop(number, deadline=3) == 0
+        assert await program.stop(number, deadline=20) == 0
         assert hosts(reader) == ["shop.example.com"]
     assert [each for each in program.log() if each["level"] in ("error", "critical")] == []
 

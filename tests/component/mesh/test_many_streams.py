@@ -95,7 +95,7 @@ async def _client(channel: grpc.aio.Channel, number: int, chance: random.Random)
     try:
         await call.write(_request(method, fleet.CDS, node=number))
         await call.write(_request(method, fleet.LDS))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await way(call, method)
     except TimeoutError as error:
         raise AssertionError(f"{way.__name__} by {method} does not end") from error
@@ -108,7 +108,7 @@ async def _client(channel: grpc.aio.Channel, number: int, chance: random.Random)
 
 async def _round(address: str, seed: int) -> None:
     chance = random.Random(seed)
-    async with grpc.aio.insecure_channel(address) as channel, asyncio.timeout(30):
+    async with grpc.aio.insecure_channel(address) as channel, asyncio.timeout(60):
         await asyncio.gather(
             *(_client(channel, number, chance) for number in range(_STREAMS)),
         )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real gRPC client without a proxy: same registry, same rules as a sidecar has.
 
-It is a process of its own with a channel to ``xds:///...``, and talks to the real discovery.
+It is a process of its own with a channel to ``xds:///...``, and talks to the real discovery. One
+is grpcio's; the other is that of @grpc/grpc-js-xds, where it is installed.
 """
 
 from __future__ import annotations
@@ -48,12 +49,17 @@ class Mesh:
             assert (set(outcome.replies), outcome.failures) == (set(names), ())
             return True
 
-        await waiting.eventually(done, 20, what=f"{names} are reached")
+        await waiting.eventually(done, 45, what=f"{names} are reached")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
-    """Discovery, three backends, and the client."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=list(grpc_application.PROGRAMS))
+async def mesh(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Mesh]:
+    """Discovery, three backends, and the client, of one implementation or another."""
+    environment = grpc_application.environment_of(request.param)
+    if environment is None:
+        pytest.skip(f"{grpc_application.NODE_MODULES} does not say where grpc-js-xds is")
     async with contextlib.AsyncExitStack() as stack:
         names = ("v1-0", "v1-1", "v2-0")
         ports = {
@@ -62,7 +68,12 @@ async def mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
         made = await stack.enter_async_context(fleet.fleet({"app.yaml": fleet.service("app")}))
         await made.start()
         client = await stack.enter_async_context(
-            grpc_application.application(made.grpc, tmp_path_factory.mktemp("grpc"))
+            grpc_application.application(
+                made.grpc,
+                tmp_path_factory.mktemp("grpc"),
+                environment=environment,
+                program=grpc_application.PROGRAMS[request.param],
+            )
         )
         yield Mesh(made, client, ports)
 
@@ -261,6 +272,6 @@ async def test_equal_keys_reach_the_same_endpoint(mesh: Mesh) -> None:
         return True
 
     try:
-        await waiting.eventually(sticky, 20)
+        await waiting.eventually(sticky, 45)
     finally:
         await mesh.fleet.apply({"policy.yaml": None}, wait=False)

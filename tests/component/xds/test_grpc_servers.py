@@ -42,7 +42,7 @@ async def test_a_server_serves_while_its_port_is_that_of_a_service(tmp_path: Pat
                 return True
 
             await made.apply(service, wait=False)
-            await waiting.eventually(served, 20)
+            await waiting.eventually(served, 45)
             for one in made.discovery.clients.proxies:
                 assert one.refusals == {}
 
@@ -51,4 +51,4 @@ async def test_a_server_serves_while_its_port_is_that_of_a_service(tmp_path: Pat
                 return outcome.replies == {}
 
             await made.apply({"pod.yaml": None}, wait=False)
-            await waiting.eventually(refused, 20)
+            await waiting.eventually(refused, 45)

@@ -37,7 +37,7 @@ async def test_a_change_is_seen_and_a_half_written_file_takes_nothing_away(tmp_p
     file = tmp_path / "a.yaml"
     file.write_text(SERVICE % "a")
     source = sources.Source(tmp_path)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         sources.replace(file, (SERVICE % "b") + "---\nkind: [Serv")
         await source.changed()
         assert set(_names(source)) == {"a", "b"}

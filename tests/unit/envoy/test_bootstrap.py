@@ -48,7 +48,7 @@ def as_dict(parameters: bootstrap.BootstrapParameters) -> Any:
 async def test_envoy_accepts_it(tmp_path: Path, parameters: bootstrap.BootstrapParameters):
     path = tmp_path / "bootstrap.json"
     path.write_text(bootstrap.to_json(bootstrap.build(parameters)))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await process.validate(path, envoy=process.find_envoy())
 
 

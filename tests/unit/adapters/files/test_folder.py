@@ -221,7 +221,7 @@ async def test_latency_is_measured(mesh, watched, record_property):
             end = watched.store.subscribe(lambda _, heard=heard: heard.set())
             begin = time.perf_counter()
             folders.replace(mesh / "a.yaml", folders.rule(timeout=f"{second}s"))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await heard.wait()
             waits.append((time.perf_counter() - begin) * 1000)
             end()

@@ -127,7 +127,7 @@ async def test_a_folder_that_does_not_exist_yet_is_not_synced(tmp_path):
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "b").mkdir()
         (tmp_path / "a" / "b" / "x.yaml").write_text(folders.rule())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await watched.folder.synced()
         await eventually(lambda: watched.timeout() == 1)
         assert watched.folder.problems == ()

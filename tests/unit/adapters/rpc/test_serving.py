@@ -135,7 +135,7 @@ def test_program_ends_well_on_a_signal(number):
     async def main():
         with serving.stop_signals() as stop:
             os.kill(os.getpid(), number)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await stop.wait()
 
     assert serving.run_program(main) == 0
