@@ -6,7 +6,8 @@ Much of what Envoy understands makes them refuse a resource, or skip it in silen
 
 - a listener has the name of what is dialled, and an HTTP connection manager as its API listener;
 - its only filters are those that they know, the router last;
-- a route is by prefix, path or expression; one that sends nothing on fails its requests;
+- a route is by prefix, path or expression; one that answers by itself fails its requests with the
+  status that its answer stands for;
 - a cluster is of endpoints by EDS, or of one name by DNS; balancing is by turns or by a ring of
   hashes, whatever else a policy says;
 - retries are by status only, and a route's timeout bounds the whole call.
@@ -15,11 +16,12 @@ Much of what Envoy understands makes them refuse a resource, or skip it in silen
 from __future__ import annotations
 
 import functools
-from typing import Final
+from typing import Final, assert_never
 
 from google.protobuf import any_pb2
 
 from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
+from pilothouse.api.envoy.config.endpoint.v3 import endpoint_pb2
 from pilothouse.api.envoy.config.listener.v3 import (
     api_listener_pb2,
     listener_components_pb2,
@@ -50,6 +52,10 @@ _RETRIED: Final = frozenset(
     {"cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable"}
 )
 """Statuses by which gRPC retries (A44); it ignores other conditions."""
+_UNKNOWN: Final = 2
+_STATUSES: Final = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 14}
+"""HTTP to gRPC, as https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md says;
+UNKNOWN for the rest."""
 _MAX_RING: Final = 8 * 1024 * 1024
 
 
@@ -76,6 +82,23 @@ def cluster(told: plan.Cluster) -> resources.Resource:
         wire.encode(made),
         references=references,
         origins=told.origins,
+    )
+
+
+def nowhere() -> tuple[resources.Resource, ...]:
+    """The cluster of what cannot be resolved, without endpoints.
+
+    A client keeps all that is new back until each cluster is there, or for 15 seconds.
+    """
+    made = cluster_pb2.Cluster(name=names.UNRESOLVED, type=cluster_pb2.Cluster.EDS)
+    made.eds_cluster_config.eds_config.CopyFrom(wire.ADS)
+    assigned = endpoint_pb2.ClusterLoadAssignment(cluster_name=names.UNRESOLVED)
+    reference = (types.ENDPOINT.type_url, names.UNRESOLVED)
+    return (
+        resources.Resource.of(
+            types.CLUSTER.type_url, names.UNRESOLVED, wire.encode(made), references=(reference,)
+        ),
+        resources.Resource.of(*reference, wire.encode(assigned)),
     )
 
 
@@ -144,13 +167,30 @@ def _fill_route(made: route_components_pb2.Route, told: plan.ClientRoute) -> lis
     route = told.route
     made.name = route.name
     matches.fill(made.match, route.match)
-    if route.treatment.fault is not None:
-        filters.fill(made, treatment.Treatment(fault=route.treatment.fault))
-    if not isinstance(route.action, plan.Forward):
-        # A redirect means nothing to gRPC, nor does a body: the request fails (A36).
-        made.non_forwarding_action.SetInParent()
-        return []
-    return _fill_forward(made.route, route.action, told.hash_by)
+    match route.action:
+        case plan.Forward() as forward:
+            if route.treatment.fault is not None:
+                filters.fill(made, treatment.Treatment(fault=route.treatment.fault))
+            return _fill_forward(made.route, forward, told.hash_by)
+        case plan.DirectResponse(status=status):
+            _fill_failure(made, status)
+        case plan.Redirect(code=code):
+            _fill_failure(made, code)
+        case _:
+            assert_never(route.action)
+    return []
+
+
+def _fill_failure(made: route_components_pb2.Route, status: int) -> None:
+    """Fail with the status that a client gets behind a sidecar: gRPC has no use for an answer.
+
+    By a fault, since some clients cannot bear a route that sends nothing on.
+    """
+    fault = fault_pb2.HTTPFault()
+    fault.abort.grpc_status = _STATUSES.get(status, _UNKNOWN)
+    fault.abort.percentage.numerator = 100
+    made.typed_per_filter_config[filters.FAULT].CopyFrom(wire.packed(fault))
+    made.route.cluster = names.UNRESOLVED
 
 
 def _fill_forward(

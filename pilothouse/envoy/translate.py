@@ -107,6 +107,7 @@ class Translator:
         self._client_clusters = memo.Memo(proxyless.cluster)
         self._targets = memo.Memo(proxyless.target)
         self._servers = memo.Memo(proxyless.server)
+        self._nowhere = proxyless.nowhere()
         self._layers: _Generations[tuple[int, _Secrets], _Made] = _Generations()
         self._secret_layers: _Generations[_Identities, _Made] = _Generations()
         # A layer keeps its resources alive, and a snapshot its layers: so nothing else can get the
@@ -189,6 +190,7 @@ class Translator:
             several = tuple(map(self._targets.entry, told.targets))
             parts = [entry.result for entry in single]
             parts += [resource for entry in several for resource in entry.result]
+            parts += self._nowhere if several else ()
             made = self._layer(tuple(parts))
             known = self._layers.put(key, _Made(made, (told, *single, *several)))
         return known.layer

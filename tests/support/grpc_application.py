@@ -21,7 +21,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,21 @@ import grpc.aio
 
 METHOD = "/test.Backend/Name"
 NODE_DOMAIN = "cluster.local"
-_DEADLINE = 20.0
+_DEADLINE = 45.0
+NODE_MODULES = "PILOTHOUSE_TEST_NODE_MODULES"
+"""Variable: the folder in which `npm install @grpc/grpc-js @grpc/grpc-js-xds` was run."""
+PROGRAMS: Mapping[str, Sequence[str]] = {
+    "python": (sys.executable, __file__),
+    "javascript": ("node", str(Path(__file__).with_suffix(".cjs"))),
+}
+
+
+def environment_of(language: str) -> Mapping[str, str] | None:
+    """What a program needs besides; None if it cannot be run here."""
+    if language != "javascript":
+        return {}
+    folder = os.environ.get(NODE_MODULES)
+    return {"NODE_PATH": f"{folder}/node_modules"} if folder else None
 
 
 # In the test's process
@@ -97,8 +111,12 @@ async def application(
     namespace: str = "default",
     address: str = "127.0.0.1",
     environment: Mapping[str, str] | None = None,
+    program: Sequence[str] = (sys.executable, __file__),
 ) -> AsyncIterator[Application]:
-    """An application that reads from `discovery`; it is killed after the block."""
+    """An application that reads from `discovery`; it is killed after the block.
+
+    `program` is one of `PROGRAMS`.
+    """
     bootstrap = {
         "xds_servers": [
             {
@@ -117,8 +135,7 @@ async def application(
     log = folder / f"{name}.log"
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            __file__,
+            *program,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,

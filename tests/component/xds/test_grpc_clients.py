@@ -191,28 +191,41 @@ spec:
     await waiting.eventually(chosen)
 
 
-async def test_the_rest_is_refused_as_a_sidecar_would(mesh: Mesh) -> None:
-    """A direct response is a failure to gRPC, which has no use for its body."""
-    await mesh.hold(
-        "v1-0",
-        rule="""
-apiVersion: pilothouse.dev/v1alpha1
-kind: RouteRule
-metadata: {name: app}
-spec:
-  parents: [{service: app}]
-  http:
-  - directResponse: {status: 503}
-""",
-    )
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        ("directResponse: {status: 503}", "UNAVAILABLE"),
+        ("directResponse: {status: 403}", "PERMISSION_DENIED"),
+        ("redirect: {scheme: https}", "UNKNOWN"),
+    ],
+)
+async def test_an_answer_is_a_failure(mesh: Mesh, answer: str, status: str) -> None:
+    """The status is the one that gRPC makes of the answer of a sidecar."""
+    route = fleet.rule("app", {}).replace("  - destinations:\n", f"  - {answer}\n")
+    await mesh.hold("v1-0", rule=route)
 
     async def refused() -> bool:
         outcome = await mesh.client.call(TARGET, 5)
         assert outcome.replies == {}
-        assert all(text.startswith("UNAVAILABLE") for text in outcome.failures)
+        assert all(text.startswith(status) for text in outcome.failures)
         return True
 
     await waiting.eventually(refused)
+
+
+async def test_a_share_that_leads_nowhere_fails_at_once(mesh: Mesh) -> None:
+    """And the others go on: nobody waits for a cluster that does not exist."""
+    spec = "    - {service: nobody, weight: 50}\n"
+    await mesh.hold("v1-0", rule=fleet.rule("app", {"v1": 50}) + spec)
+
+    async def half() -> bool:
+        outcome = await mesh.client.call(TARGET, 40)
+        assert set(outcome.replies) == {"v1-0"}
+        assert outcome.failures
+        assert all(text.startswith("UNAVAILABLE") for text in outcome.failures)
+        return True
+
+    await waiting.eventually(half, 5)
 
 
 async def test_nothing_was_refused(mesh: Mesh) -> None:
