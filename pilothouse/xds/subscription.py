@@ -38,7 +38,7 @@ class Subscription:
 
     def replace(self, names: Iterable[str]) -> set[str]:
         """State of the world: take the full list; return the names that were not in it before."""
-        wanted = set(names)
+        wanted = set(map(sys.intern, names))
         if not wanted and not self._named:
             self.wildcard = self._wildcard_type
             return set()
@@ -57,7 +57,7 @@ class Subscription:
         the wildcard goes on covering it is answered too, because the client cannot know whether it
         still has it.
         """
-        added, removed = set(add), set(remove)
+        added, removed = set(map(sys.intern, add)), set(remove)
         if first and not added:
             self.wildcard = self._wildcard_type
         if WILDCARD in removed:
@@ -93,6 +93,6 @@ _known: weakref.WeakValueDictionary[int, frozenset[str]] = weakref.WeakValueDict
 
 def _shared(names: set[str] | frozenset[str]) -> frozenset[str]:
     """These names, as the set that other streams hold already."""
-    found = frozenset(map(sys.intern, names))
+    found = frozenset(names)
     known = _known.setdefault(hash(found), found)
     return known if known == found else found
