@@ -36,8 +36,6 @@ DOCUMENT = pathlib.Path(__file__).parent.parent / "docs" / "performance.md"
 
 def main() -> None:
     """Run what was asked for."""
-    # Its C part tells of every connection that a stopped server closes.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     chosen = _arguments()
     found: dict[str, list[results.Row]] = {}
     before = os.getloadavg()[0]

@@ -4,7 +4,7 @@
 When a thousand proxies connect at once, each is sent all clusters: hundreds of kilobytes, for a
 moment, a thousand times. glibc raises its own idea of a large block as such blocks are freed, and
 from then on keeps them: 100 to 250 KB more for each idle proxy were seen. With a fixed limit they
-go back to the system, which leaves about 70 KB.
+go back to the system, which leaves 70 to 90 KB.
 """
 
 from __future__ import annotations
