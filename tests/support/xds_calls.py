@@ -73,17 +73,27 @@ class Client(abc.ABC):
     def _decode(self, encoded: bytes) -> Reply: ...
 
     @abc.abstractmethod
-    async def _acknowledge(self, reply: Reply) -> None: ...
+    async def _answer(self, reply: Reply, refuse: str) -> None: ...
 
-    async def read(self, type_url: str) -> Reply:
-        """The next response on the stream that serves a type, acknowledged."""
+    async def read(self, type_url: str, *, refuse: str = "") -> Reply:
+        """The next response on the stream that serves a type, acknowledged or refused."""
+        reply = await self._next(type_url)
+        assert reply.type_url == type_url, reply
+        await self._answer(reply, refuse)
+        return reply
+
+    async def read_any(self) -> Reply:
+        """The next response on an aggregated stream, acknowledged."""
+        reply = await self._next("")
+        await self._answer(reply, "")
+        return reply
+
+    async def _next(self, type_url: str) -> Reply:
         async with asyncio.timeout(DEADLINE):
             encoded = await self._call(type_url).read()
         assert isinstance(encoded, bytes), "the server has ended the stream"
         reply = self._decode(encoded)
-        assert reply.type_url == type_url
         self.replies.append(reply)
-        await self._acknowledge(reply)
         return reply
 
     async def finish(self) -> list[Reply]:
@@ -130,23 +140,39 @@ class SotwClient(Client):
         super().__init__(channel, node=node, aggregated=aggregated, heard=heard)
         self._names: dict[str, list[str]] = {}
         self._last: dict[str, Reply] = {}
+        self._accepted: dict[str, str] = {}
 
-    async def subscribe(self, type_url: str, *names: str) -> None:
-        """Ask for exactly these names; none is the wildcard where it was always so."""
+    async def subscribe(
+        self, type_url: str, *names: str, version: str = "", nonce: str = ""
+    ) -> None:
+        """Ask for exactly these names; none is the wildcard where it was always so.
+
+        `version` is what is held from an earlier stream, `nonce` another one than the newest.
+        """
         self._names[type_url] = list(names)
         last = self._last.get(type_url)
         await self._write(
             discovery_pb2.DiscoveryRequest(
                 type_url=type_url,
                 resource_names=names,
-                version_info=last.version if last else "",
-                response_nonce=last.nonce if last else "",
+                version_info=self._accepted.get(type_url, version),
+                response_nonce=nonce or (last.nonce if last else ""),
             )
         )
 
-    async def _acknowledge(self, reply: Reply) -> None:
+    async def _answer(self, reply: Reply, refuse: str) -> None:
         self._last[reply.type_url] = reply
-        await self.subscribe(reply.type_url, *self._names[reply.type_url])
+        if not refuse:
+            self._accepted[reply.type_url] = reply.version
+        request = discovery_pb2.DiscoveryRequest(
+            type_url=reply.type_url,
+            resource_names=self._names[reply.type_url],
+            version_info=self._accepted.get(reply.type_url, ""),
+            response_nonce=reply.nonce,
+        )
+        if refuse:
+            request.error_detail.code, request.error_detail.message = 3, refuse
+        await self._write(request)
 
     def _path(self, service: services.Service) -> str:
         return f"/{service.name}/{service.sotw}"
@@ -167,10 +193,16 @@ class SotwClient(Client):
 class DeltaClient(Client):
     """Delta."""
 
-    async def subscribe(self, type_url: str, *names: str) -> None:
-        """Ask for these names too."""
+    async def subscribe(
+        self, type_url: str, *names: str, held: Mapping[str, str] | None = None
+    ) -> None:
+        """Ask for these names too; `held` is name to version from an earlier stream."""
         await self._write(
-            discovery_pb2.DeltaDiscoveryRequest(type_url=type_url, resource_names_subscribe=names)
+            discovery_pb2.DeltaDiscoveryRequest(
+                type_url=type_url,
+                resource_names_subscribe=names,
+                initial_resource_versions=held,
+            )
         )
 
     async def unsubscribe(self, type_url: str, *names: str) -> None:
@@ -179,10 +211,13 @@ class DeltaClient(Client):
             discovery_pb2.DeltaDiscoveryRequest(type_url=type_url, resource_names_unsubscribe=names)
         )
 
-    async def _acknowledge(self, reply: Reply) -> None:
-        await self._write(
-            discovery_pb2.DeltaDiscoveryRequest(type_url=reply.type_url, response_nonce=reply.nonce)
+    async def _answer(self, reply: Reply, refuse: str) -> None:
+        request = discovery_pb2.DeltaDiscoveryRequest(
+            type_url=reply.type_url, response_nonce=reply.nonce
         )
+        if refuse:
+            request.error_detail.code, request.error_detail.message = 3, refuse
+        await self._write(request)
 
     def _path(self, service: services.Service) -> str:
         return service.delta_path

@@ -19,6 +19,8 @@ class Setup:
         self.target = target
         self.adapter = xds_adapter.Adapter(channel, NODE)
         self.clients: list[xds_calls.Client] = []
+        self.refusals: list[str] = []
+        """What the client refuses in this test."""
 
     def sotw(self, *, aggregated: bool) -> xds_calls.SotwClient:
         """The only client, for state of the world."""
@@ -51,7 +53,7 @@ async def setup() -> AsyncIterator[Setup]:
             for client in made.clients:
                 assert await client.finish() == []
                 assert client.requests > len(client.replies)
-            assert target.refused == []
+            assert target.refused == made.refusals
         finally:
             for client in made.clients:
                 client.close()
