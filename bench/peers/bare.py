@@ -34,8 +34,8 @@ class Bare:
             url: _response([one for one in everything.resources if one.resource.type_url == url])
             for url in _TYPES
         }
-        self._streams: set[Context] = set()
-        self._writes: set[asyncio.Task[None]] = set()
+        self._streams: dict[Context, asyncio.Task[None] | None] = {}
+        """Each with its newest write: a stream takes one at a time."""
 
     async def serve(self, _requests: object, context: Context) -> None:
         """One stream."""
@@ -43,20 +43,24 @@ class Bare:
             await context.read()
             await context.write(self._whole[url])
             await context.read()
-        self._streams.add(context)
+        self._streams[context] = None
         try:
             while isinstance(await context.read(), bytes):
                 pass
         finally:
-            self._streams.discard(context)
+            del self._streams[context]
 
     def change(self, path: pathlib.Path) -> None:
         """Write a changed resource to everybody."""
         body = _response([discovery_pb2.Resource.FromString(path.read_bytes())])
-        for context in self._streams:
-            task = asyncio.ensure_future(context.write(body))
-            self._writes.add(task)
-            task.add_done_callback(self._writes.discard)
+        for context, before in self._streams.items():
+            self._streams[context] = asyncio.create_task(_write(context, body, before))
+
+
+async def _write(context: Context, body: bytes, before: asyncio.Task[None] | None) -> None:
+    if before is not None:
+        await before
+    await context.write(body)
 
 
 def _response(resources: Sequence[discovery_pb2.Resource]) -> bytes:
