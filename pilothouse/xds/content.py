@@ -23,6 +23,8 @@ class Content:
     missing: tuple[str, ...] = ()
     """Names in order that the client asked for and nobody has: told once as `resource_errors`, so
     that it need not wait for its own timer. Disjoint from the names of ``changed``."""
+    later: frozenset[str] = frozenset()
+    """Names that found no room, and come in the next response."""
 
 
 def errors(type_url: str, content: Content) -> Iterator[bytes]:

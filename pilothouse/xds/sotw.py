@@ -7,7 +7,8 @@ what changed. A name that nobody has is told once, among the errors; later absen
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 
 from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
 from pilothouse.xds import content as contents
@@ -95,9 +96,23 @@ class SotwStream(streams.Stream):
         missing = self._unknown(state, view, asked)
         if not named and not missing:
             return None
+        changed = [named[name] for name in sorted(named)]
+        room = self._room(changed)
         return contents.Content(
-            changed=tuple(named[name] for name in sorted(named)), missing=missing
+            changed=tuple(changed[:room]),
+            missing=missing,
+            later=frozenset(one.name for one in changed[room:]),
         )
+
+    def _room(self, changed: Sequence[resources.Resource]) -> int:
+        """How many of these resources fit into a response; one at least.
+
+        Absence says nothing of their type, so the others may come in the next one.
+        """
+        if self.limit is None:
+            return len(changed)
+        sizes = itertools.accumulate(len(one.sotw_frame) for one in changed)
+        return max(1, sum(size <= self.limit for size in sizes))
 
     def _holds(self, state: type_state.TypeState, view: resources.Snapshot) -> bool:
         """True if the client said that it holds the whole of this view already."""

@@ -104,6 +104,8 @@ class Stream(abc.ABC):
         self._settled = resources.Snapshot.EMPTY
         self._waiting: set[str] = set()
         """Types to be answered once the clusters of an earlier stream are up to date."""
+        self.limit: int | None = None
+        """Bytes of resources that a response may hold, if it can be split; None for any number."""
         self.node: base_pb2.Node | None = None
         """From the first request."""
         self.target: resources.Snapshot | None = None

@@ -201,7 +201,7 @@ class TypeState:
         self.outstanding = self.answered = True
         self.whole = False
         self.sent_version = version
-        self.forced.clear()
+        self.forced = set(said.later)
         self.claimed.clear()
         self.rewarm -= self.sent
         if not self.partial:

@@ -10,10 +10,15 @@ import grpc
 import structlog
 
 from pilothouse.adapters.rpc import streams
+from pilothouse.model import proxy as proxies
 from pilothouse.xds import streams as xds_streams
 from pilothouse_discovery import clients, engine, metrics, nodes, progress
 
 _LOG = structlog.get_logger(__name__)
+
+GRPC_LIMIT = 3_900_000
+"""Bytes of resources in a response to a gRPC application: it refuses messages of more than 4 MiB,
+ends the stream, and comes back for the same (https://github.com/grpc/grpc-go/issues/5790)."""
 
 
 class Host:
@@ -48,6 +53,8 @@ class Host:
         client = clients.Client(
             id=f"{session.node.id}#{next(self._numbers)}", proxy=proxy, session=session
         )
+        if proxy.id.role is proxies.Role.GRPC:
+            session.stream.limit = GRPC_LIMIT
         self._by_session[session] = client
         self._clients.add(client)
         self._metrics.clients.labels(role=str(proxy.id.role)).inc()
