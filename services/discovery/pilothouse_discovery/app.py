@@ -45,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     telemetry.configure_logging(settings.PROGRAM, chosen.log_level, format=chosen.log_format)
     memory.give_back()
+    memory.collect_less()
     return serving.run_program(lambda: _run(chosen))
 
 

@@ -27,6 +27,8 @@ States = Mapping[keys.ObjectKey, statuses.ObjectState]
 STATUS_INTERVAL = 0.02
 """Seconds between two counts while acknowledgements pour in; the first of a burst is counted at
 once."""
+REST = 9.0
+"""How many times as long as a count took is waited before the next one, if that is longer."""
 
 
 class Progress:
@@ -153,8 +155,9 @@ class Progress:
         while True:
             await self._dirty.wait()
             self._dirty.clear()
+            began = time.perf_counter()
             self._recount()
-            await asyncio.sleep(STATUS_INTERVAL)
+            await asyncio.sleep(max(STATUS_INTERVAL, REST * (time.perf_counter() - began)))
 
     def _recount(self) -> None:
         moved, self._moved = self._moved, set()
