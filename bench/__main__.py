@@ -7,6 +7,7 @@ import datetime as dt
 import json
 import os
 import pathlib
+import signal
 import sys
 
 import uvloop
@@ -36,6 +37,8 @@ DOCUMENT = pathlib.Path(__file__).parent.parent / "docs" / "performance.md"
 
 def main() -> None:
     """Run what was asked for."""
+    # So that servers are stopped and folders removed however it ends.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     chosen = _arguments()
     found: dict[str, list[results.Row]] = {}
     before = os.getloadavg()[0]
