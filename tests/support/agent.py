@@ -24,10 +24,12 @@ def free_port() -> int:
     """A port of 127.0.0.1 that is free, and that the kernel gives to nobody by itself.
 
     Between this and its use a second may pass. What port 0 gives is from the range of outgoing
-    connections, and on a busy machine somebody else's, once in some hundred times.
+    connections, and on a busy machine somebody else's, once in some hundred times. The system's
+    randomness, because pytest-randomly seeds Python's alike for every test: two workers would agree
+    on the port.
     """
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = random.SystemRandom().randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

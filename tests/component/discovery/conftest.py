@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import dataclasses
 import pathlib
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 
 import grpc
@@ -20,15 +19,9 @@ from pilothouse.api.status.v1alpha1 import status_service_pb2, status_service_pb
 from pilothouse.xds import types
 from pilothouse_discovery import app, settings
 from tests.support import waiting
+from tests.support.agent import free_port
 
 _METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclasses.dataclass(slots=True)

@@ -13,6 +13,7 @@ from pilothouse.api.status.v1alpha1 import status_service_pb2, status_service_pb
 from pilothouse.xds import types
 from tests.component.discovery import conftest as support
 from tests.support import waiting
+from tests.support.agent import free_port
 
 NODE = "sidecar~10.0.0.9~client-1.default~cluster.local"
 V1, V2 = (f"outbound|9080|version={v}|reviews.default" for v in ("v1", "v2"))
@@ -118,7 +119,7 @@ async def test_a_broken_file_harms_nobody(folder: pathlib.Path) -> None:
 
 async def test_a_proxy_that_needs_a_source_waits_for_it(folder: pathlib.Path) -> None:
     """A gateway is told UNAVAILABLE while ingress has never been read; a sidecar is served."""
-    nobody = f"ingress=127.0.0.1:{support.free_port()}"
+    nobody = f"ingress=127.0.0.1:{free_port()}"
     async with support.serving(folder, sources=(nobody,), sync_grace=0.2) as running:
         gateway = "gateway~10.0.0.8~gw-1.pilothouse-system~cluster.local"
         async with support.connected(running.address, gateway) as waiting_proxy:
