@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 import pydantic
 import pydantic_settings
 
-from pilothouse import buildinfo
-
 _S = TypeVar("_S", bound=pydantic_settings.BaseSettings)
 
 CONFIG = pydantic_settings.SettingsConfigDict(
@@ -42,7 +40,7 @@ def read(
     *,
     program: str,
     epilog: str = "",
-    versions: Callable[[], str] | None = None,
+    versions: Callable[[], str],
 ) -> _S:
     """Read the settings from flags and environment; a flag wins over its variable.
 
@@ -51,7 +49,7 @@ def read(
         arguments: the command line without the program's name.
         program: the program's name.
         epilog: what ``--help`` ends with, for example examples.
-        versions: gives what ``--version`` prints; default is the package's version and commit.
+        versions: gives what ``--version`` prints.
 
     Raises:
         UsageError: one or more settings are wrong.
@@ -67,7 +65,7 @@ def read(
     # Read by hand: as a setting it would also be a variable, and images set PILOTHOUSE_VERSION.
     parser.add_argument(
         "--version",
-        action=_version_action(versions or (lambda: version_text(program))),
+        action=_version_action(versions),
         nargs=0,
         help="print versions and end",
     )
@@ -82,11 +80,6 @@ def read(
     except pydantic.ValidationError as error:
         lines = (_problem(one["loc"], one["msg"]) for one in error.errors())
         raise UsageError("\n".join(lines)) from error
-
-
-def version_text(program: str) -> str:
-    """Version and commit of this package, on one line."""
-    return f"{program} {buildinfo.version()} (commit {buildinfo.commit()})"
 
 
 def _version_action(versions: Callable[[], str]) -> type[argparse.Action]:

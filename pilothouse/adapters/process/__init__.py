@@ -9,6 +9,7 @@ from pilothouse.adapters.process.envoy import (
     validate,
 )
 from pilothouse.adapters.process.supervisor import Supervisor, exit_hint
+from pilothouse.adapters.process.versions import version_text
 
 __all__ = [
     "BootstrapInvalidError",
@@ -18,4 +19,5 @@ __all__ = [
     "exit_hint",
     "find_envoy",
     "validate",
+    "version_text",
 ]

@@ -10,10 +10,9 @@ import pydantic
 import pydantic_settings
 from pydantic import AfterValidator, Field
 
-from pilothouse.adapters import commandline
+from pilothouse.adapters import commandline, process
 from pilothouse.envoy import bootstrap
 from pilothouse.model import keys, proxy, services
-from pilothouse_agent import versions
 
 PROGRAM = "pilothouse-agent"
 
@@ -187,5 +186,9 @@ def read(arguments: Sequence[str]) -> Settings:
         SystemExit: after --help and --version.
     """
     return commandline.read(
-        Settings, arguments, program=PROGRAM, epilog=_EPILOG, versions=versions.text
+        Settings,
+        arguments,
+        program=PROGRAM,
+        epilog=_EPILOG,
+        versions=lambda: process.version_text(PROGRAM),
     )

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import pydantic
 import pydantic_settings
 
-from pilothouse.adapters import commandline
+from pilothouse.adapters import commandline, process
 from pilothouse.adapters.rpc import serving
 from pilothouse.config import objects
 from pilothouse.model import proxy
@@ -89,4 +89,10 @@ def read(arguments: Sequence[str]) -> Settings:
     Raises:
         commandline.UsageError: one or more are wrong.
     """
-    return commandline.read(Settings, arguments, program=PROGRAM, epilog=_EPILOG)
+    return commandline.read(
+        Settings,
+        arguments,
+        program=PROGRAM,
+        epilog=_EPILOG,
+        versions=lambda: process.version_text(PROGRAM),
+    )
