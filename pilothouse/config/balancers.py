@@ -15,6 +15,7 @@ _WARMING = (
     destination_policy_pb2.LoadBalancer.POLICY_LEAST_REQUEST,
     destination_policy_pb2.LoadBalancer.POLICY_ROUND_ROBIN,
 )
+_SAME_SITE_NONE = destination_policy_pb2.HashCookie.SAME_SITE_NONE
 _MAX_RING = 8_388_608
 _MAX_TABLE = 5_000_011
 
@@ -85,6 +86,17 @@ def _cookie(where: str, cookie: destination_policy_pb2.HashCookie) -> checks.Fou
         if checks.in_nanoseconds(cookie.ttl) % scalars.NANOSECONDS:
             yield from checks.broken(f"{where}.ttl", "must be whole seconds")
     yield from checks.optional(f"{where}.path", cookie.path, syntax.path)
+    yield from checks.optional(f"{where}.domain", cookie.domain, syntax.host)
+    for field in ("domain", "same_site", "secure", "partitioned"):
+        if getattr(cookie, field) and not cookie.HasField("ttl"):
+            name = cookie.DESCRIPTOR.fields_by_name[field].json_name
+            yield from checks.broken(f"{where}.{name}", "must not be set without ttl")
+    # A browser drops such a cookie (RFC 6265bis).
+    needing = [("sameSite NONE", cookie.same_site == _SAME_SITE_NONE)]
+    needing.append(("partitioned", cookie.partitioned))
+    for what, needed in needing:
+        if needed and not cookie.secure:
+            yield from checks.broken(f"{where}.secure", f"must be true with {what}")
 
 
 def _is_prime(number: int) -> bool:

@@ -95,6 +95,8 @@ def _hash_policy(key: upstreams.HashKey) -> route_components_pb2.RouteAction.Has
         case "cookie":
             made.cookie.name = key.name
             made.cookie.path = key.path
+            for name, value in key.attributes:
+                made.cookie.attributes.add(name=name, value=value)
             if key.ttl_s is not None:
                 made.cookie.ttl.CopyFrom(wire.duration(key.ttl_s * 1000))
         case "source_ip":

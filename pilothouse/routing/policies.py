@@ -95,10 +95,34 @@ def _hash_key(one: destination_policy_pb2.HashKey) -> upstreams.HashKey:
         case "cookie":
             ttl = one.cookie.ttl.seconds if one.cookie.HasField("ttl") else None
             return upstreams.HashKey(
-                kind="cookie", name=one.cookie.name, ttl_s=ttl, path=one.cookie.path
+                kind="cookie",
+                name=one.cookie.name,
+                ttl_s=ttl,
+                path=one.cookie.path,
+                attributes=_cookie_attributes(one.cookie),
             )
         case _:
             return upstreams.HashKey(kind="source_ip")
+
+
+_SAME_SITE: dict[int, str] = {
+    destination_policy_pb2.HashCookie.SAME_SITE_STRICT: "Strict",
+    destination_policy_pb2.HashCookie.SAME_SITE_LAX: "Lax",
+    destination_policy_pb2.HashCookie.SAME_SITE_NONE: "None",
+}
+
+
+def _cookie_attributes(cookie: destination_policy_pb2.HashCookie) -> tuple[tuple[str, str], ...]:
+    found = []
+    if cookie.domain:
+        found.append(("Domain", cookie.domain.lower()))
+    if cookie.same_site:
+        found.append(("SameSite", _SAME_SITE[cookie.same_site]))
+    if cookie.secure:
+        found.append(("Secure", ""))
+    if cookie.partitioned:
+        found.append(("Partitioned", ""))
+    return tuple(found)
 
 
 def _outlier_detection(

@@ -28,6 +28,8 @@ class HashKey:
     """Of a cookie that is set where there is none; 0 is the session, None sets none."""
     path: str = ""
     """Of a cookie that is set."""
+    attributes: tuple[tuple[str, str], ...] = ()
+    """Of a cookie that is set, as ``Set-Cookie`` has them: names and values; some have none."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

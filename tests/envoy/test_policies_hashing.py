@@ -25,6 +25,11 @@ POLICIES = {
     "cookie": by("{cookie: {name: seat}}"),
     "sticky": by("{cookie: {name: seat, ttl: 1h, path: /shop}}"),
     "session": by("{cookie: {name: seat, ttl: 0s}}"),
+    "attributes": by(
+        "{cookie: {name: seat, ttl: 1h, domain: Shop.example, sameSite: NONE, secure: true,"
+        " partitioned: true}}"
+    ),
+    "lax": by("{cookie: {name: seat, ttl: 1h, sameSite: LAX}}"),
     "first": by("{header: x-first}, {header: x-second}"),
     "small-ring": by("{header: x-key}", more=", ringMinSize: 3"),
     "big-ring": by("{header: x-key}", more=", ringMinSize: 4096"),
@@ -93,6 +98,20 @@ async def test_a_cookie_with_a_lifetime_is_set(
         first = (await answer.json())["backend"]
     assert (cookie["max-age"], cookie["path"]) == (age, path)
     assert await world.tally(service, 10, cookie=f'seat="{cookie.value}"') == {first: 10}
+
+
+async def test_a_cookie_that_is_set_has_its_attributes(world: policy_worlds.World):
+    """They tell a browser when to send it; none is there that the policy does not name."""
+    found = {}
+    for service in ("attributes", "lax", "session"):
+        async with world.ask(service) as answer:
+            _, *parts = answer.headers["set-cookie"].split("; ")
+            found[service] = {*parts} - {"HttpOnly", "Max-Age=3600"}
+    assert found == {
+        "attributes": {"Domain=shop.example", "SameSite=None", "Secure", "Partitioned"},
+        "lax": {"SameSite=Lax"},
+        "session": set(),
+    }
 
 
 async def test_the_first_key_that_a_request_has_counts_alone(world: policy_worlds.World):

@@ -834,13 +834,54 @@ class HashCookie(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    class _SameSite:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _SameSiteEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[HashCookie._SameSite.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        SAME_SITE_UNSPECIFIED: HashCookie._SameSite.ValueType  # 0
+        """As the client likes."""
+        SAME_SITE_STRICT: HashCookie._SameSite.ValueType  # 1
+        """Never."""
+        SAME_SITE_LAX: HashCookie._SameSite.ValueType  # 2
+        """When a user follows a link."""
+        SAME_SITE_NONE: HashCookie._SameSite.ValueType  # 3
+        """Always."""
+
+    class SameSite(_SameSite, metaclass=_SameSiteEnumTypeWrapper):
+        """Requests that other sites cause."""
+
+    SAME_SITE_UNSPECIFIED: HashCookie.SameSite.ValueType  # 0
+    """As the client likes."""
+    SAME_SITE_STRICT: HashCookie.SameSite.ValueType  # 1
+    """Never."""
+    SAME_SITE_LAX: HashCookie.SameSite.ValueType  # 2
+    """When a user follows a link."""
+    SAME_SITE_NONE: HashCookie.SameSite.ValueType  # 3
+    """Always."""
+
     NAME_FIELD_NUMBER: _builtins.int
     TTL_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
+    DOMAIN_FIELD_NUMBER: _builtins.int
+    SAME_SITE_FIELD_NUMBER: _builtins.int
+    SECURE_FIELD_NUMBER: _builtins.int
+    PARTITIONED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the cookie. Required."""
     path: _builtins.str
     """Path of a cookie that is set. Begins with `/`. Unset means that the client derives it from the request."""
+    domain: _builtins.str
+    """To which hosts a client sends a cookie that is set, besides the one that it asked: this domain and all below. Needs `ttl`."""
+    same_site: Global___HashCookie.SameSite.ValueType
+    """Whether a client sends a cookie that is set with requests that other sites cause. In YAML `STRICT`, `LAX` or `NONE`.
+    Unset leaves it to the client. Needs `ttl`.
+    """
+    secure: _builtins.bool
+    """True: clients send a cookie that is set over TLS only. Required for `NONE` and for `partitioned`. Needs `ttl`."""
+    partitioned: _builtins.bool
+    """True: a client keeps a cookie that is set apart for each site that it is embedded in. Needs `ttl`."""
     @_builtins.property
     def ttl(self) -> _duration_pb2.Duration:
         """When it is set, an answer to a request without the cookie sets one that lives so long; 0 means as long as the client's session.
@@ -853,10 +894,14 @@ class HashCookie(_message.Message):
         name: _builtins.str = ...,
         ttl: _duration_pb2.Duration | None = ...,
         path: _builtins.str = ...,
+        domain: _builtins.str = ...,
+        same_site: Global___HashCookie.SameSite.ValueType = ...,
+        secure: _builtins.bool = ...,
+        partitioned: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "path", b"path", "ttl", b"ttl"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["domain", b"domain", "name", b"name", "partitioned", b"partitioned", "path", b"path", "same_site", b"same_site", "secure", b"secure", "ttl", b"ttl"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
