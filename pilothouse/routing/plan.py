@@ -264,6 +264,23 @@ class Listener:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TcpForward:
+    """Where the connections of a chain go.
+
+    A resource of its own: another answer touches no listener, and so no connection that is open.
+    """
+
+    name: str
+    """Unique in a plan."""
+    clusters: tuple[WeightedCluster, ...]
+    """Without headers. At least one, and the sum of weights is greater than 0. Connections of the
+    share of None are closed."""
+    idle_timeout_ms: int = 3_600_000
+    """0 means never."""
+    origins: Origins = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
     """A part of a plan that several proxies share; names are disjoint between layers of a plan."""
 
@@ -271,6 +288,8 @@ class Layer:
     endpoints: tuple[ClusterEndpoints, ...] = ()
     route_configurations: tuple[RouteConfiguration, ...] = ()
     listeners: tuple[Listener, ...] = ()
+    tcp_forwards: tuple[TcpForward, ...] = ()
+    """Sorted by name."""
     certificates: tuple[secrets.SecretKey, ...] = ()
     """Secrets that this proxy may be served."""
     client_certificates: tuple[secrets.SecretKey, ...] = ()

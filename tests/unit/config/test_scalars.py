@@ -114,7 +114,7 @@ def test_the_words_of_an_enum_have_neither_prefix_nor_unspecified_value():
         "MAGLEV": 5,
     }
     protocol = mesh_gateway_pb2.Listener.DESCRIPTOR.enum_types_by_name["Protocol"]
-    assert scalars.enum_words(protocol) == {"HTTP": 1, "HTTPS": 2}
+    assert scalars.enum_words(protocol) == {"HTTP": 1, "HTTPS": 2, "TLS": 3, "TCP": 4, "UDP": 5}
     assert scalars.enum_word(protocol, 2) == "HTTPS"
     assert scalars.enum_word(protocol, 0) is None
     assert scalars.enum_word(protocol, 99) is None

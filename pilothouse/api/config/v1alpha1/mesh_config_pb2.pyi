@@ -9,7 +9,9 @@ Defaults of the whole mesh.
 
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from pilothouse.api.config.v1alpha1 import metadata_pb2 as _metadata_pb2
+from pilothouse.api.config.v1alpha1 import route_rule_pb2 as _route_rule_pb2
 from pilothouse.api.status.v1alpha1 import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
@@ -64,23 +66,111 @@ class MeshConfigSpec(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    class _OutboundPolicy:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _OutboundPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[MeshConfigSpec._OutboundPolicy.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        OUTBOUND_POLICY_UNSPECIFIED: MeshConfigSpec._OutboundPolicy.ValueType  # 0
+        """As `OUTBOUND_POLICY_REGISTRY_ONLY`."""
+        OUTBOUND_POLICY_REGISTRY_ONLY: MeshConfigSpec._OutboundPolicy.ValueType  # 1
+        """It answers 404."""
+        OUTBOUND_POLICY_ALLOW_ANY: MeshConfigSpec._OutboundPolicy.ValueType  # 2
+        """It sends them there, by the address that DNS has for the host."""
+
+    class OutboundPolicy(_OutboundPolicy, metaclass=_OutboundPolicyEnumTypeWrapper):
+        """What a sidecar does with requests for hosts that nothing speaks of."""
+
+    OUTBOUND_POLICY_UNSPECIFIED: MeshConfigSpec.OutboundPolicy.ValueType  # 0
+    """As `OUTBOUND_POLICY_REGISTRY_ONLY`."""
+    OUTBOUND_POLICY_REGISTRY_ONLY: MeshConfigSpec.OutboundPolicy.ValueType  # 1
+    """It answers 404."""
+    OUTBOUND_POLICY_ALLOW_ANY: MeshConfigSpec.OutboundPolicy.ValueType  # 2
+    """It sends them there, by the address that DNS has for the host."""
+
     TRACING_FIELD_NUMBER: _builtins.int
+    ACCESS_LOG_FIELD_NUMBER: _builtins.int
+    RETRY_FIELD_NUMBER: _builtins.int
+    OUTBOUND_POLICY_FIELD_NUMBER: _builtins.int
+    outbound_policy: Global___MeshConfigSpec.OutboundPolicy.ValueType
+    """What a sidecar does with requests for hosts that nothing speaks of. In YAML `REGISTRY_ONLY` or `ALLOW_ANY`. Unset means `REGISTRY_ONLY`."""
     @_builtins.property
     def tracing(self) -> Global___ProxyTracing:
         """How proxies trace requests. Unset means they do not."""
+
+    @_builtins.property
+    def access_log(self) -> Global___AccessLog:
+        """Where proxies write what they served. Unset means nowhere."""
+
+    @_builtins.property
+    def retry(self) -> _route_rule_pb2.HttpRetry:
+        """How requests are retried by routes that do not say it themselves. Unset means two retries where the request provably was not processed."""
 
     def __init__(
         self,
         *,
         tracing: Global___ProxyTracing | None = ...,
+        access_log: Global___AccessLog | None = ...,
+        retry: _route_rule_pb2.HttpRetry | None = ...,
+        outbound_policy: Global___MeshConfigSpec.OutboundPolicy.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["tracing", b"tracing"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["access_log", b"access_log", "retry", b"retry", "tracing", b"tracing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tracing", b"tracing"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_log", b"access_log", "outbound_policy", b"outbound_policy", "retry", b"retry", "tracing", b"tracing"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MeshConfigSpec: _TypeAlias = MeshConfigSpec  # noqa: Y015
+
+@_typing.final
+class AccessLog(_message.Message):
+    """A log with one line for each request or connection."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Format:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _FormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[AccessLog._Format.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        FORMAT_UNSPECIFIED: AccessLog._Format.ValueType  # 0
+        """As `FORMAT_TEXT`."""
+        FORMAT_TEXT: AccessLog._Format.ValueType  # 1
+        """Envoy's own line of text."""
+        FORMAT_JSON: AccessLog._Format.ValueType  # 2
+        """A JSON object."""
+
+    class Format(_Format, metaclass=_FormatEnumTypeWrapper):
+        """The forms of a line."""
+
+    FORMAT_UNSPECIFIED: AccessLog.Format.ValueType  # 0
+    """As `FORMAT_TEXT`."""
+    FORMAT_TEXT: AccessLog.Format.ValueType  # 1
+    """Envoy's own line of text."""
+    FORMAT_JSON: AccessLog.Format.ValueType  # 2
+    """A JSON object."""
+
+    PATH_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """A file, absolute; `/dev/stdout` is the proxy's output. Required."""
+    format: Global___AccessLog.Format.ValueType
+    """In YAML `TEXT` or `JSON`. Unset means `TEXT`."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        format: Global___AccessLog.Format.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["format", b"format", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AccessLog: _TypeAlias = AccessLog  # noqa: Y015
 
 @_typing.final
 class ProxyTracing(_message.Message):

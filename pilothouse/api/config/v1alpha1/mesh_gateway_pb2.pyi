@@ -96,7 +96,9 @@ class MeshGatewaySpec(_message.Message):
 
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[Global___Listener]:
-        """At least one; names are unique, and so are ports: HTTP and HTTPS are one family."""
+        """At least one; names are unique. Listeners may share a port where server names tell them apart: those with HTTPS and TLS, each with other
+        hosts. Otherwise a port is one listener's; UDP has ports of its own.
+        """
 
     @_builtins.property
     def allowed_namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -132,9 +134,15 @@ class Listener(_message.Message):
         PROTOCOL_UNSPECIFIED: Listener._Protocol.ValueType  # 0
         """Refused: a protocol must be said."""
         PROTOCOL_HTTP: Listener._Protocol.ValueType  # 1
-        """Plain HTTP/1.1 and h2c."""
+        """Plain HTTP/1.1 and h2c, so gRPC as well."""
         PROTOCOL_HTTPS: Listener._Protocol.ValueType  # 2
-        """HTTP over TLS that the gateway terminates."""
+        """HTTP over TLS that the gateway terminates: HTTP/1.1 and HTTP/2."""
+        PROTOCOL_TLS: Listener._Protocol.ValueType  # 3
+        """TLS of any content, passed through or terminated; routed by `tls` routes."""
+        PROTOCOL_TCP: Listener._Protocol.ValueType  # 4
+        """Any bytes; routed by `tcp` routes."""
+        PROTOCOL_UDP: Listener._Protocol.ValueType  # 5
+        """Datagrams; routed by `udp` routes."""
 
     class Protocol(_Protocol, metaclass=_ProtocolEnumTypeWrapper):
         """The protocols of a listener."""
@@ -142,28 +150,52 @@ class Listener(_message.Message):
     PROTOCOL_UNSPECIFIED: Listener.Protocol.ValueType  # 0
     """Refused: a protocol must be said."""
     PROTOCOL_HTTP: Listener.Protocol.ValueType  # 1
-    """Plain HTTP/1.1 and h2c."""
+    """Plain HTTP/1.1 and h2c, so gRPC as well."""
     PROTOCOL_HTTPS: Listener.Protocol.ValueType  # 2
-    """HTTP over TLS that the gateway terminates."""
+    """HTTP over TLS that the gateway terminates: HTTP/1.1 and HTTP/2."""
+    PROTOCOL_TLS: Listener.Protocol.ValueType  # 3
+    """TLS of any content, passed through or terminated; routed by `tls` routes."""
+    PROTOCOL_TCP: Listener.Protocol.ValueType  # 4
+    """Any bytes; routed by `tcp` routes."""
+    PROTOCOL_UDP: Listener.Protocol.ValueType  # 5
+    """Datagrams; routed by `udp` routes."""
 
     NAME_FIELD_NUMBER: _builtins.int
     PORT_FIELD_NUMBER: _builtins.int
     PROTOCOL_FIELD_NUMBER: _builtins.int
     HOSTS_FIELD_NUMBER: _builtins.int
     TLS_FIELD_NUMBER: _builtins.int
+    HTTPS_REDIRECT_FIELD_NUMBER: _builtins.int
+    HTTPS_PORT_FIELD_NUMBER: _builtins.int
+    HTTP3_FIELD_NUMBER: _builtins.int
+    CLIENT_ADDRESS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name, a DNS label, unique within the gateway. Required."""
     port: _builtins.int
     """Port number, 1 to 65535. Required."""
     protocol: Global___Listener.Protocol.ValueType
-    """What is spoken. In YAML `HTTP` or `HTTPS`. Required."""
+    """What is spoken. In YAML `HTTP`, `HTTPS`, `TLS`, `TCP` or `UDP`. Required."""
+    https_redirect: _builtins.bool
+    """True: every request is answered with a redirect to the same URL with https, at port 443 or `httpsPort`. For HTTP only."""
+    https_port: _builtins.int
+    """The port of `httpsRedirect`, 1 to 65535. Unset means 443."""
+    http3: _builtins.bool
+    """True: HTTP/3 over QUIC is served at the same port of UDP too, and announced in answers (`alt-svc`). For HTTPS only, and not with
+    another listener at that port. Default false.
+    """
     @_builtins.property
     def hosts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Hosts served: `shop.example.com`, `*.example.com` or `*`. Unset means `*`. In any case, each once, without port."""
+        """Hosts served: `shop.example.com`, `*.example.com` or `*`; with TLS, server names. Unset means `*`. In any case, each once, without port.
+        Not for TCP and UDP.
+        """
 
     @_builtins.property
     def tls(self) -> Global___ListenerTls:
-        """Certificates. Required for HTTPS, refused for HTTP."""
+        """How TLS is terminated. Required for HTTPS, and for TLS that is not passed through; refused for HTTP, TCP and UDP."""
+
+    @_builtins.property
+    def client_address(self) -> Global___ClientAddress:
+        """Where the address of a client is taken from. Unset means its connection. Not for UDP."""
 
     def __init__(
         self,
@@ -173,38 +205,198 @@ class Listener(_message.Message):
         protocol: Global___Listener.Protocol.ValueType = ...,
         hosts: _abc.Iterable[_builtins.str] | None = ...,
         tls: Global___ListenerTls | None = ...,
+        https_redirect: _builtins.bool = ...,
+        https_port: _builtins.int | None = ...,
+        http3: _builtins.bool = ...,
+        client_address: Global___ClientAddress | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["tls", b"tls"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_https_port", b"_https_port", "client_address", b"client_address", "https_port", b"https_port", "tls", b"tls"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hosts", b"hosts", "name", b"name", "port", b"port", "protocol", b"protocol", "tls", b"tls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_https_port", b"_https_port", "client_address", b"client_address", "hosts", b"hosts", "http3", b"http3", "https_port", b"https_port", "https_redirect", b"https_redirect", "name", b"name", "port", b"port", "protocol", b"protocol", "tls", b"tls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__https_port: _TypeAlias = _typing.Literal["https_port"]  # noqa: Y015
+    _WhichOneofArgType__https_port: _TypeAlias = _typing.Literal["_https_port", b"_https_port"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__https_port) -> _WhichOneofReturnType__https_port | None: ...
 
 Global___Listener: _TypeAlias = Listener  # noqa: Y015
 
 @_typing.final
-class ListenerTls(_message.Message):
-    """How a listener terminates TLS (1.2 and newer)."""
+class ClientAddress(_message.Message):
+    """Where the address of a client is taken from, for headers, hashes, matches by source and logs."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    TRUSTED_HOPS_FIELD_NUMBER: _builtins.int
+    PROXY_PROTOCOL_FIELD_NUMBER: _builtins.int
+    trusted_hops: _builtins.int
+    """Proxies in front of the gateway that are trusted: so many entries at the end of `X-Forwarded-For` are theirs, and the one before them
+    is the client. At most 32. For HTTP and HTTPS. Default 0.
+    """
+    proxy_protocol: _builtins.bool
+    """True: each connection begins with a PROXY protocol header, version 1 or 2, that tells the address; one without it is closed. All
+    listeners at a port say the same. Default false.
+    """
+    def __init__(
+        self,
+        *,
+        trusted_hops: _builtins.int = ...,
+        proxy_protocol: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["proxy_protocol", b"proxy_protocol", "trusted_hops", b"trusted_hops"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClientAddress: _TypeAlias = ClientAddress  # noqa: Y015
+
+@_typing.final
+class ListenerTls(_message.Message):
+    """How a listener serves TLS."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Mode:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ListenerTls._Mode.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        MODE_UNSPECIFIED: ListenerTls._Mode.ValueType  # 0
+        """As `MODE_TERMINATE`."""
+        MODE_TERMINATE: ListenerTls._Mode.ValueType  # 1
+        """The gateway decrypts."""
+        MODE_PASSTHROUGH: ListenerTls._Mode.ValueType  # 2
+        """The destination decrypts. For listeners with protocol TLS only; without any other field here."""
+
+    class Mode(_Mode, metaclass=_ModeEnumTypeWrapper):
+        """What becomes of the encryption."""
+
+    MODE_UNSPECIFIED: ListenerTls.Mode.ValueType  # 0
+    """As `MODE_TERMINATE`."""
+    MODE_TERMINATE: ListenerTls.Mode.ValueType  # 1
+    """The gateway decrypts."""
+    MODE_PASSTHROUGH: ListenerTls.Mode.ValueType  # 2
+    """The destination decrypts. For listeners with protocol TLS only; without any other field here."""
+
+    class _Version:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _VersionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ListenerTls._Version.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        VERSION_UNSPECIFIED: ListenerTls._Version.ValueType  # 0
+        """The default of the field."""
+        VERSION_TLS_1_2: ListenerTls._Version.ValueType  # 1
+        """TLS 1.2."""
+        VERSION_TLS_1_3: ListenerTls._Version.ValueType  # 2
+        """TLS 1.3."""
+        VERSION_TLS_1_0: ListenerTls._Version.ValueType  # 3
+        """TLS 1.0, which is broken; for clients that cannot do better."""
+        VERSION_TLS_1_1: ListenerTls._Version.ValueType  # 4
+        """TLS 1.1, which is broken; for clients that cannot do better."""
+
+    class Version(_Version, metaclass=_VersionEnumTypeWrapper):
+        """Versions of TLS."""
+
+    VERSION_UNSPECIFIED: ListenerTls.Version.ValueType  # 0
+    """The default of the field."""
+    VERSION_TLS_1_2: ListenerTls.Version.ValueType  # 1
+    """TLS 1.2."""
+    VERSION_TLS_1_3: ListenerTls.Version.ValueType  # 2
+    """TLS 1.3."""
+    VERSION_TLS_1_0: ListenerTls.Version.ValueType  # 3
+    """TLS 1.0, which is broken; for clients that cannot do better."""
+    VERSION_TLS_1_1: ListenerTls.Version.ValueType  # 4
+    """TLS 1.1, which is broken; for clients that cannot do better."""
+
     CERTIFICATES_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    CLIENT_VALIDATION_FIELD_NUMBER: _builtins.int
+    MIN_VERSION_FIELD_NUMBER: _builtins.int
+    MAX_VERSION_FIELD_NUMBER: _builtins.int
+    CIPHER_SUITES_FIELD_NUMBER: _builtins.int
+    mode: Global___ListenerTls.Mode.ValueType
+    """In YAML `TERMINATE` or `PASSTHROUGH`. Unset means `TERMINATE`."""
+    min_version: Global___ListenerTls.Version.ValueType
+    """In YAML `TLS_1_2` and so on. Unset means `TLS_1_2`."""
+    max_version: Global___ListenerTls.Version.ValueType
+    """In YAML `TLS_1_3` and so on. Unset means the newest. Not below `minVersion`."""
     @_builtins.property
     def certificates(self) -> _containers.RepeatedCompositeFieldContainer[Global___SecretReference]:
-        """Certificates; the client's SNI chooses, the first is the default. At least one."""
+        """Certificates; the client's SNI chooses, the first is the default. At least one where TLS is terminated. Of two for one name, with an RSA
+        and an ECDSA key, a client gets the one that it can check.
+        """
+
+    @_builtins.property
+    def client_validation(self) -> Global___ClientValidation:
+        """Whether clients show certificates. Unset means that none is asked for."""
+
+    @_builtins.property
+    def cipher_suites(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Cipher suites for TLS 1.2 and older, by OpenSSL's names, for example `ECDHE-ECDSA-AES128-GCM-SHA256`, best first. Each once. Unset means
+        Envoy's defaults. Not with a `minVersion` of TLS 1.3, whose suites are fixed.
+        """
 
     def __init__(
         self,
         *,
         certificates: _abc.Iterable[Global___SecretReference] | None = ...,
+        mode: Global___ListenerTls.Mode.ValueType = ...,
+        client_validation: Global___ClientValidation | None = ...,
+        min_version: Global___ListenerTls.Version.ValueType = ...,
+        max_version: Global___ListenerTls.Version.ValueType = ...,
+        cipher_suites: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["client_validation", b"client_validation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificates", b"certificates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificates", b"certificates", "cipher_suites", b"cipher_suites", "client_validation", b"client_validation", "max_version", b"max_version", "min_version", b"min_version", "mode", b"mode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListenerTls: _TypeAlias = ListenerTls  # noqa: Y015
+
+@_typing.final
+class ClientValidation(_message.Message):
+    """Which client certificates are accepted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CA_CERTIFICATES_FIELD_NUMBER: _builtins.int
+    OPTIONAL_FIELD_NUMBER: _builtins.int
+    SUBJECT_ALT_NAMES_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_HASHES_FIELD_NUMBER: _builtins.int
+    optional: _builtins.bool
+    """True: a client may show none. One that it shows must be good. Default false."""
+    @_builtins.property
+    def ca_certificates(self) -> _containers.RepeatedCompositeFieldContainer[Global___SecretReference]:
+        """What signs them: secrets whose `ca.crt` holds the certificates of the authorities, and whose `ca.crl`, when there, what they revoked.
+        Exactly one. While it is missing, the listener refuses all connections.
+        """
+
+    @_builtins.property
+    def subject_alt_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names (DNS or URI, exact) one of which the certificate must be for. Each once. Unset means any."""
+
+    @_builtins.property
+    def public_key_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """SHA-256 of public keys (SPKI) one of which must be the certificate's; base64, 44 characters. Each once. Unset means any."""
+
+    def __init__(
+        self,
+        *,
+        ca_certificates: _abc.Iterable[Global___SecretReference] | None = ...,
+        optional: _builtins.bool = ...,
+        subject_alt_names: _abc.Iterable[_builtins.str] | None = ...,
+        public_key_hashes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "optional", b"optional", "public_key_hashes", b"public_key_hashes", "subject_alt_names", b"subject_alt_names"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClientValidation: _TypeAlias = ClientValidation  # noqa: Y015
 
 @_typing.final
 class SecretReference(_message.Message):

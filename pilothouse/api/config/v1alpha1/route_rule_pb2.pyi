@@ -73,6 +73,9 @@ class RouteRuleSpec(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     HTTP_FIELD_NUMBER: _builtins.int
     GRPC_FIELD_NUMBER: _builtins.int
+    TLS_FIELD_NUMBER: _builtins.int
+    TCP_FIELD_NUMBER: _builtins.int
+    UDP_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     """Higher goes first among all rules of a host. Default 0, range -1000 to 1000."""
     @_builtins.property
@@ -87,11 +90,23 @@ class RouteRuleSpec(_message.Message):
 
     @_builtins.property
     def http(self) -> _containers.RepeatedCompositeFieldContainer[Global___HttpRoute]:
-        """HTTP routes. Their order counts only between routes of equal precedence. At least one here or in `grpc`."""
+        """HTTP routes. Their order counts only between routes of equal precedence. At least one here or in one of the other lists of routes."""
 
     @_builtins.property
     def grpc(self) -> _containers.RepeatedCompositeFieldContainer[Global___GrpcRoute]:
         """gRPC routes. They take gRPC requests only, and come before HTTP routes with the same path; their order counts as in `http`."""
+
+    @_builtins.property
+    def tls(self) -> _containers.RepeatedCompositeFieldContainer[Global___TlsRoute]:
+        """Routes for TLS connections, chosen by server name: what listeners with protocol TLS accept, and the TLS ports of services."""
+
+    @_builtins.property
+    def tcp(self) -> _containers.RepeatedCompositeFieldContainer[Global___TcpRoute]:
+        """Routes for TCP connections: what listeners with protocol TCP accept, and the TCP ports of services."""
+
+    @_builtins.property
+    def udp(self) -> _containers.RepeatedCompositeFieldContainer[Global___UdpRoute]:
+        """Routes for UDP sessions: what listeners with protocol UDP accept, and the UDP ports of services."""
 
     def __init__(
         self,
@@ -101,10 +116,13 @@ class RouteRuleSpec(_message.Message):
         priority: _builtins.int = ...,
         http: _abc.Iterable[Global___HttpRoute] | None = ...,
         grpc: _abc.Iterable[Global___GrpcRoute] | None = ...,
+        tls: _abc.Iterable[Global___TlsRoute] | None = ...,
+        tcp: _abc.Iterable[Global___TcpRoute] | None = ...,
+        udp: _abc.Iterable[Global___UdpRoute] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "hosts", b"hosts", "http", b"http", "parents", b"parents", "priority", b"priority"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grpc", b"grpc", "hosts", b"hosts", "http", b"http", "parents", b"parents", "priority", b"priority", "tcp", b"tcp", "tls", b"tls", "udp", b"udp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -131,9 +149,9 @@ class ParentReference(_message.Message):
     namespace: _builtins.str
     """Namespace of the parent. Unset means the rule's own."""
     port: _builtins.int
-    """Only this port of a service or external service, 1 to 65535. Unset means all of its HTTP ports. Not for gateways."""
+    """Only this port of a service or external service, 1 to 65535. Unset means all of its ports whose protocol fits a route. Not for gateways."""
     listener: _builtins.str
-    """Only the gateway listener of this name. Unset means every HTTP or HTTPS listener. For gateways only."""
+    """Only the gateway listener of this name. Unset means every listener whose protocol fits a route. For gateways only."""
     def __init__(
         self,
         *,
@@ -181,6 +199,8 @@ class HttpRoute(_message.Message):
     RATE_LIMIT_FIELD_NUMBER: _builtins.int
     MAX_REQUEST_BYTES_FIELD_NUMBER: _builtins.int
     COMPRESS_FIELD_NUMBER: _builtins.int
+    UPGRADES_FIELD_NUMBER: _builtins.int
+    ACCESS_LOG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people, status and explain. Unique within the rule when set."""
     max_request_bytes: _builtins.int
@@ -191,6 +211,8 @@ class HttpRoute(_message.Message):
     """True: gateways compress answers with gzip for clients that take it, where these are text of some kind (HTML, CSS, JavaScript, JSON, XML,
     SVG and the like), have 1024 bytes or an unknown length, and are not compressed yet. Has no effect at sidecars. Default false.
     """
+    access_log: _builtins.bool
+    """Whether requests of this route are in the access log, where the mesh has one. Unset means yes."""
     @_builtins.property
     def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___HttpMatch]:
         """The route applies when any of these matches. Unset matches every request."""
@@ -245,6 +267,10 @@ class HttpRoute(_message.Message):
     def rate_limit(self) -> _http_actions_pb2.RateLimit:
         """Refuses requests that are too many. Unset lets all through."""
 
+    @_builtins.property
+    def upgrades(self) -> Global___HttpUpgrades:
+        """Which protocols a request may change to. Unset allows WebSockets and nothing else."""
+
     def __init__(
         self,
         *,
@@ -264,16 +290,284 @@ class HttpRoute(_message.Message):
         rate_limit: _http_actions_pb2.RateLimit | None = ...,
         max_request_bytes: _builtins.int | None = ...,
         compress: _builtins.bool = ...,
+        upgrades: Global___HttpUpgrades | None = ...,
+        access_log: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_request_bytes", b"_max_request_bytes", "cors", b"cors", "direct_response", b"direct_response", "fault", b"fault", "max_request_bytes", b"max_request_bytes", "rate_limit", b"rate_limit", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_access_log", b"_access_log", "_max_request_bytes", b"_max_request_bytes", "access_log", b"access_log", "cors", b"cors", "direct_response", b"direct_response", "fault", b"fault", "max_request_bytes", b"max_request_bytes", "rate_limit", b"rate_limit", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout", "upgrades", b"upgrades"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_request_bytes", b"_max_request_bytes", "compress", b"compress", "cors", b"cors", "destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "max_request_bytes", b"max_request_bytes", "mirrors", b"mirrors", "name", b"name", "rate_limit", b"rate_limit", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_access_log", b"_access_log", "_max_request_bytes", b"_max_request_bytes", "access_log", b"access_log", "compress", b"compress", "cors", b"cors", "destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "max_request_bytes", b"max_request_bytes", "mirrors", b"mirrors", "name", b"name", "rate_limit", b"rate_limit", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout", "upgrades", b"upgrades"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__access_log: _TypeAlias = _typing.Literal["access_log"]  # noqa: Y015
+    _WhichOneofArgType__access_log: _TypeAlias = _typing.Literal["_access_log", b"_access_log"]  # noqa: Y015
     _WhichOneofReturnType__max_request_bytes: _TypeAlias = _typing.Literal["max_request_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_request_bytes: _TypeAlias = _typing.Literal["_max_request_bytes", b"_max_request_bytes"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__access_log) -> _WhichOneofReturnType__access_log | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_request_bytes) -> _WhichOneofReturnType__max_request_bytes | None: ...
 
 Global___HttpRoute: _TypeAlias = HttpRoute  # noqa: Y015
+
+@_typing.final
+class HttpUpgrades(_message.Message):
+    """What a request may ask to change its connection to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WEBSOCKET_FIELD_NUMBER: _builtins.int
+    CONNECT_FIELD_NUMBER: _builtins.int
+    websocket: _builtins.bool
+    """WebSocket, over HTTP/1.1 and HTTP/2. Unset means true."""
+    connect: _builtins.bool
+    """CONNECT: the destination gets the bytes of the tunnel, as of a TCP connection. For HTTP routes under gateways; a sidecar lets its own
+    application connect to TCP ports of services anyway. Unset means false.
+    """
+    def __init__(
+        self,
+        *,
+        websocket: _builtins.bool | None = ...,
+        connect: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_connect", b"_connect", "_websocket", b"_websocket", "connect", b"connect", "websocket", b"websocket"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_connect", b"_connect", "_websocket", b"_websocket", "connect", b"connect", "websocket", b"websocket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__connect: _TypeAlias = _typing.Literal["connect"]  # noqa: Y015
+    _WhichOneofArgType__connect: _TypeAlias = _typing.Literal["_connect", b"_connect"]  # noqa: Y015
+    _WhichOneofReturnType__websocket: _TypeAlias = _typing.Literal["websocket"]  # noqa: Y015
+    _WhichOneofArgType__websocket: _TypeAlias = _typing.Literal["_websocket", b"_websocket"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__connect) -> _WhichOneofReturnType__connect | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__websocket) -> _WhichOneofReturnType__websocket | None: ...
+
+Global___HttpUpgrades: _TypeAlias = HttpUpgrades  # noqa: Y015
+
+@_typing.final
+class TlsRoute(_message.Message):
+    """One route for TLS connections: which it takes, by what is said in the clear when they begin, and where they go. Under a listener that
+    passes TLS through, the bytes are sent on as they are; under one that terminates TLS, decrypted. What is sent on is encrypted (again)
+    where a DestinationPolicy of the destination says so.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MATCHES_FIELD_NUMBER: _builtins.int
+    DESTINATIONS_FIELD_NUMBER: _builtins.int
+    IDLE_TIMEOUT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """For people, status and explain. Unique within the rule when set."""
+    @_builtins.property
+    def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___TlsMatch]:
+        """The route applies when any of these matches. Unset matches every connection."""
+
+    @_builtins.property
+    def destinations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Destination]:
+        """Where connections go, by weight, each for its whole life; without headers. Unset means the parent service itself; required under a
+        gateway.
+        """
+
+    @_builtins.property
+    def idle_timeout(self) -> _duration_pb2.Duration:
+        """A connection on which nothing moves for so long is closed; in whole milliseconds. Unset means one hour, 0 never."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        matches: _abc.Iterable[Global___TlsMatch] | None = ...,
+        destinations: _abc.Iterable[Global___Destination] | None = ...,
+        idle_timeout: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["idle_timeout", b"idle_timeout"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "idle_timeout", b"idle_timeout", "matches", b"matches", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TlsRoute: _TypeAlias = TlsRoute  # noqa: Y015
+
+@_typing.final
+class TlsMatch(_message.Message):
+    """All conditions that are set must hold."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVER_NAMES_FIELD_NUMBER: _builtins.int
+    DESTINATION_CIDRS_FIELD_NUMBER: _builtins.int
+    SOURCE_CIDRS_FIELD_NUMBER: _builtins.int
+    PORT_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    GATEWAYS_FIELD_NUMBER: _builtins.int
+    port: _builtins.int
+    """Only connections to this port of the parent; at a gateway, that of the listener. 1 to 65535. Unset matches every port."""
+    @_builtins.property
+    def server_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Server names, `shop.example.com` or `*.example.com` (any number of labels); any of them. In any case, each once. Under a gateway they
+        are among its listener's hosts. The exact name goes first, then the longest wildcard. Unset takes every connection, also one that
+        names no server.
+        """
+
+    @_builtins.property
+    def destination_cidrs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The address that the client connected to is in one of these, for example `10.1.0.0/16` or `10.1.2.3`. Unset matches every address."""
+
+    @_builtins.property
+    def source_cidrs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The client's address is in one of these. Unset matches every address."""
+
+    @_builtins.property
+    def source(self) -> Global___SourceMatch:
+        """Only connections of these clients. Unset matches all. Not for gateway parents."""
+
+    @_builtins.property
+    def gateways(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in HTTP matches."""
+
+    def __init__(
+        self,
+        *,
+        server_names: _abc.Iterable[_builtins.str] | None = ...,
+        destination_cidrs: _abc.Iterable[_builtins.str] | None = ...,
+        source_cidrs: _abc.Iterable[_builtins.str] | None = ...,
+        port: _builtins.int | None = ...,
+        source: Global___SourceMatch | None = ...,
+        gateways: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "port", b"port", "source", b"source"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "destination_cidrs", b"destination_cidrs", "gateways", b"gateways", "port", b"port", "server_names", b"server_names", "source", b"source", "source_cidrs", b"source_cidrs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__port: _TypeAlias = _typing.Literal["port"]  # noqa: Y015
+    _WhichOneofArgType__port: _TypeAlias = _typing.Literal["_port", b"_port"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__port) -> _WhichOneofReturnType__port | None: ...
+
+Global___TlsMatch: _TypeAlias = TlsMatch  # noqa: Y015
+
+@_typing.final
+class TcpRoute(_message.Message):
+    """One route for TCP connections."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MATCHES_FIELD_NUMBER: _builtins.int
+    DESTINATIONS_FIELD_NUMBER: _builtins.int
+    IDLE_TIMEOUT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """For people, status and explain. Unique within the rule when set."""
+    @_builtins.property
+    def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___TcpMatch]:
+        """The route applies when any of these matches. Unset matches every connection."""
+
+    @_builtins.property
+    def destinations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Destination]:
+        """Where connections go, by weight, each for its whole life; without headers. Unset means the parent service itself; required under a
+        gateway.
+        """
+
+    @_builtins.property
+    def idle_timeout(self) -> _duration_pb2.Duration:
+        """A connection on which nothing moves for so long is closed; in whole milliseconds. Unset means one hour, 0 never."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        matches: _abc.Iterable[Global___TcpMatch] | None = ...,
+        destinations: _abc.Iterable[Global___Destination] | None = ...,
+        idle_timeout: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["idle_timeout", b"idle_timeout"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "idle_timeout", b"idle_timeout", "matches", b"matches", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TcpRoute: _TypeAlias = TcpRoute  # noqa: Y015
+
+@_typing.final
+class TcpMatch(_message.Message):
+    """All conditions that are set must hold. Among the routes of a port the smaller destination goes first, then the smaller source."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DESTINATION_CIDRS_FIELD_NUMBER: _builtins.int
+    SOURCE_CIDRS_FIELD_NUMBER: _builtins.int
+    PORT_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    GATEWAYS_FIELD_NUMBER: _builtins.int
+    port: _builtins.int
+    """Only connections to this port of the parent; at a gateway, that of the listener. 1 to 65535. Unset matches every port."""
+    @_builtins.property
+    def destination_cidrs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The address that the client connected to is in one of these, for example `10.1.0.0/16` or `10.1.2.3`. Unset matches every address."""
+
+    @_builtins.property
+    def source_cidrs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The client's address is in one of these. Unset matches every address."""
+
+    @_builtins.property
+    def source(self) -> Global___SourceMatch:
+        """Only connections of these clients. Unset matches all. Not for gateway parents."""
+
+    @_builtins.property
+    def gateways(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in HTTP matches."""
+
+    def __init__(
+        self,
+        *,
+        destination_cidrs: _abc.Iterable[_builtins.str] | None = ...,
+        source_cidrs: _abc.Iterable[_builtins.str] | None = ...,
+        port: _builtins.int | None = ...,
+        source: Global___SourceMatch | None = ...,
+        gateways: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "port", b"port", "source", b"source"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "destination_cidrs", b"destination_cidrs", "gateways", b"gateways", "port", b"port", "source", b"source", "source_cidrs", b"source_cidrs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__port: _TypeAlias = _typing.Literal["port"]  # noqa: Y015
+    _WhichOneofArgType__port: _TypeAlias = _typing.Literal["_port", b"_port"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__port) -> _WhichOneofReturnType__port | None: ...
+
+Global___TcpMatch: _TypeAlias = TcpMatch  # noqa: Y015
+
+@_typing.final
+class UdpRoute(_message.Message):
+    """One route for UDP. All datagrams between a client's address and port and the listener are one session, which has one endpoint."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DESTINATIONS_FIELD_NUMBER: _builtins.int
+    IDLE_TIMEOUT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """For people, status and explain. Unique within the rule when set."""
+    @_builtins.property
+    def destinations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Destination]:
+        """Where sessions go; exactly one, without weight and headers. Unset means the parent service itself; required under a gateway."""
+
+    @_builtins.property
+    def idle_timeout(self) -> _duration_pb2.Duration:
+        """A session on which nothing moves for so long is forgotten; in whole milliseconds, more than 0. Unset means one minute."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        destinations: _abc.Iterable[Global___Destination] | None = ...,
+        idle_timeout: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["idle_timeout", b"idle_timeout"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "idle_timeout", b"idle_timeout", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UdpRoute: _TypeAlias = UdpRoute  # noqa: Y015
 
 @_typing.final
 class GrpcRoute(_message.Message):
@@ -291,8 +585,11 @@ class GrpcRoute(_message.Message):
     FAULT_FIELD_NUMBER: _builtins.int
     MIRRORS_FIELD_NUMBER: _builtins.int
     RATE_LIMIT_FIELD_NUMBER: _builtins.int
+    ACCESS_LOG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people, status and explain. Unique within the rule when set."""
+    access_log: _builtins.bool
+    """Whether calls of this route are in the access log, where the mesh has one. Unset means yes."""
     @_builtins.property
     def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___GrpcMatch]:
         """The route applies when any of these matches. Unset matches every call."""
@@ -342,12 +639,15 @@ class GrpcRoute(_message.Message):
         fault: Global___HttpFault | None = ...,
         mirrors: _abc.Iterable[Global___HttpMirror] | None = ...,
         rate_limit: _http_actions_pb2.RateLimit | None = ...,
+        access_log: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["fault", b"fault", "rate_limit", b"rate_limit", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_access_log", b"_access_log", "access_log", b"access_log", "fault", b"fault", "rate_limit", b"rate_limit", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["destinations", b"destinations", "fault", b"fault", "matches", b"matches", "mirrors", b"mirrors", "name", b"name", "rate_limit", b"rate_limit", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_access_log", b"_access_log", "access_log", b"access_log", "destinations", b"destinations", "fault", b"fault", "matches", b"matches", "mirrors", b"mirrors", "name", b"name", "rate_limit", b"rate_limit", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__access_log: _TypeAlias = _typing.Literal["access_log"]  # noqa: Y015
+    _WhichOneofArgType__access_log: _TypeAlias = _typing.Literal["_access_log", b"_access_log"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__access_log) -> _WhichOneofReturnType__access_log | None: ...
 
 Global___GrpcRoute: _TypeAlias = GrpcRoute  # noqa: Y015
 
@@ -362,6 +662,8 @@ class GrpcMatch(_message.Message):
     HEADERS_FIELD_NUMBER: _builtins.int
     AUTHORITY_FIELD_NUMBER: _builtins.int
     PORT_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    GATEWAYS_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """Full name of the service, for example `shop.v1.Cart`, case-sensitive. Unset matches every service."""
     method: _builtins.str
@@ -376,6 +678,16 @@ class GrpcMatch(_message.Message):
     def authority(self) -> Global___HostMatch:
         """The host that is asked for. Unset matches every host that leads to this rule."""
 
+    @_builtins.property
+    def source(self) -> Global___SourceMatch:
+        """Only calls of these clients. Unset matches all. Not for gateway parents."""
+
+    @_builtins.property
+    def gateways(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only calls that come through one of these MeshGateways, `NAME` or `NAMESPACE/NAME`, or with `mesh` those of clients in the mesh. Each
+        is a parent of the rule, or `mesh` where a service is. Unset means all parents.
+        """
+
     def __init__(
         self,
         *,
@@ -384,10 +696,12 @@ class GrpcMatch(_message.Message):
         headers: _abc.Iterable[Global___HeaderMatch] | None = ...,
         authority: Global___HostMatch | None = ...,
         port: _builtins.int | None = ...,
+        source: Global___SourceMatch | None = ...,
+        gateways: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "port", b"port"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "port", b"port", "source", b"source"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "headers", b"headers", "method", b"method", "port", b"port", "service", b"service"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "gateways", b"gateways", "headers", b"headers", "method", b"method", "port", b"port", "service", b"service", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__port: _TypeAlias = _typing.Literal["port"]  # noqa: Y015
     _WhichOneofArgType__port: _TypeAlias = _typing.Literal["_port", b"_port"]  # noqa: Y015
@@ -409,6 +723,8 @@ class HttpMatch(_message.Message):
     SCHEME_FIELD_NUMBER: _builtins.int
     AUTHORITY_FIELD_NUMBER: _builtins.int
     PORT_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    GATEWAYS_FIELD_NUMBER: _builtins.int
     method: _builtins.str
     """The method, upper case, for example `GET`. Unset matches every method."""
     scheme: _builtins.str
@@ -435,6 +751,16 @@ class HttpMatch(_message.Message):
     def authority(self) -> Global___HostMatch:
         """The host that is asked for. Unset matches every host that leads to this rule."""
 
+    @_builtins.property
+    def source(self) -> Global___SourceMatch:
+        """Only requests of these clients. Unset matches all. Not for gateway parents."""
+
+    @_builtins.property
+    def gateways(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only requests that come through one of these MeshGateways, `NAME` or `NAMESPACE/NAME`, or with `mesh` those of clients in the mesh.
+        Each is a parent of the rule, or `mesh` where a service is. Unset means all parents.
+        """
+
     def __init__(
         self,
         *,
@@ -446,16 +772,72 @@ class HttpMatch(_message.Message):
         scheme: _builtins.str = ...,
         authority: Global___HostMatch | None = ...,
         port: _builtins.int | None = ...,
+        source: Global___SourceMatch | None = ...,
+        gateways: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "path", b"path", "port", b"port"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "path", b"path", "port", b"port", "source", b"source"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "cookies", b"cookies", "headers", b"headers", "method", b"method", "path", b"path", "port", b"port", "query_parameters", b"query_parameters", "scheme", b"scheme"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "cookies", b"cookies", "gateways", b"gateways", "headers", b"headers", "method", b"method", "path", b"path", "port", b"port", "query_parameters", b"query_parameters", "scheme", b"scheme", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__port: _TypeAlias = _typing.Literal["port"]  # noqa: Y015
     _WhichOneofArgType__port: _TypeAlias = _typing.Literal["_port", b"_port"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__port) -> _WhichOneofReturnType__port | None: ...
 
 Global___HttpMatch: _TypeAlias = HttpMatch  # noqa: Y015
+
+@_typing.final
+class SourceMatch(_message.Message):
+    """Whose requests a match takes: those of proxies in the mesh of which all of this holds. It is found out when a proxy is configured, so it
+    costs nothing per request, and is no proof of who asks. At least one is set.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    SERVICE_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    service: _builtins.str
+    """The client is one of the endpoints of this service, in `namespace`, or in the rule's own when that is unset."""
+    namespace: _builtins.str
+    """The client is in this namespace."""
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The client's workload has all of these labels."""
+
+    def __init__(
+        self,
+        *,
+        service: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        namespace: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "namespace", b"namespace", "service", b"service"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SourceMatch: _TypeAlias = SourceMatch  # noqa: Y015
 
 @_typing.final
 class PathMatch(_message.Message):
