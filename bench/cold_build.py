@@ -31,15 +31,19 @@ async def _size(services: int, rounds: int, say: results.Say) -> results.Row:
             ready, cpu = time.perf_counter() - started, server.cpu_seconds()
             async with clients.swarm(server.address, 1) as (one,):
                 first = time.perf_counter() - started - ready
-                seconds = []
+                seconds, spent = [], []
                 for number in range(rounds):
                     await server.quiet()
                     tally = clients.Tally(1)
                     one.watching = (clients.EDS, tally)
+                    used = server.cpu_seconds()
                     began = time.perf_counter()
                     meshes.change_endpoint(config, number)
                     await tally.all(SECONDS)
                     seconds.append(one.acked_at - began)
+                    await server.quiet()
+                    spent.append(server.cpu_seconds() - used)
+                hold = await server.metric("pilothouse_loop_longest_hold_seconds")
                 memory, peak = server.memory_bytes(), server.peak_memory_bytes()
     return results.Row(
         sizes={"services": services, "endpoints": services * ENDPOINTS},
@@ -49,7 +53,9 @@ async def _size(services: int, rounds: int, say: results.Say) -> results.Row:
             "first proxy has all after that s": round(first, 2),
             "memory MB": round(memory / 2**20),
             "peak memory MB": round(peak / 2**20),
+            "longest hold of the loop ms": round(hold * 1000, 1),
             "then one change, ms": round(results.percentile(seconds, 50) * 1000),
+            "CPU of it, ms": round(results.percentile(spent, 50) * 1000),
         },
         command=results.command(NAME, large=services, rounds=rounds),
     )

@@ -28,6 +28,8 @@ class Server:
     pid: int
     address: str
     """HOST:PORT of its gRPC server."""
+    http: str = dataclasses.field(default="", kw_only=True)
+    """HOST:PORT of its metrics; empty for one that has none."""
 
     def cpu_seconds(self) -> float:
         """User and system time of all its threads so far, to the nanosecond.
@@ -55,6 +57,22 @@ class Server:
             if now - before < QUIET_CPU:
                 return
             before = now
+
+    async def metric(self, name: str) -> float:
+        """The present value of a metric without labels.
+
+        Raises:
+            RuntimeError: the server has none of that name.
+        """
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{self.http}/metrics") as response,
+        ):
+            text = await response.text()
+        for line in text.splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.rpartition(" ")[2])
+        raise RuntimeError(f"{self.http} has no metric {name}")
 
     def _status(self, key: str) -> int:
         for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
@@ -84,7 +102,7 @@ async def discovery(config: pathlib.Path, *, address: str = "") -> AsyncIterator
         await supervisor.start()
     try:
         await _ready(f"http://{http}/readyz", supervisor, log)
-        yield Server(supervisor.pid, address)
+        yield Server(supervisor.pid, address, http=http)
     finally:
         await supervisor.stop(5.0)
 

@@ -31,6 +31,7 @@ from pilothouse_discovery import (
     progress,
     servicers,
     settings,
+    workbench,
 )
 
 _LOG = structlog.get_logger(__name__)
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     telemetry.configure_logging(settings.PROGRAM, chosen.log_level, format=chosen.log_format)
     memory.give_back()
     memory.collect_less()
+    workbench.switch_often()
     return serving.run_program(lambda: _run(chosen))
 
 
@@ -168,6 +170,7 @@ class Discovery:
             loops = [
                 group.create_task(self._folder.run(), name="folder"),
                 group.create_task(self.engine.run(), name="engine"),
+                group.create_task(self.engine.watch.run(), name="loop watch"),
                 group.create_task(self.progress.run(), name="progress"),
                 group.create_task(self._announce_ready(server), name="ready"),
             ]

@@ -4,6 +4,10 @@
 Level-triggered: what changed is not passed on, only that something did. The first change is built
 at once; those that come while a build runs are merged into the next one, whose span links to them
 all.
+
+Nothing is planned here. A builder does that on a thread of its own; this loop hands it what the
+sources hold and which proxies there are, and gives out what comes back. It asks for one thing at a
+time, so that no client is ever given something older than what it has.
 """
 
 from __future__ import annotations
@@ -11,22 +15,24 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import assert_never
 
+import grpc
 import structlog
 
 from pilothouse.adapters import telemetry
-from pilothouse.config import admission, objects
-from pilothouse.envoy import translate
+from pilothouse.config import objects
 from pilothouse.model import changes, secrets, services
-from pilothouse.routing import plan, planner
+from pilothouse.routing import plan
 from pilothouse.xds import resources
-from pilothouse_discovery import clients, metrics, progress, views, world
+from pilothouse_discovery import builder, clients, holds, metrics, progress, views, workbench, world
 
 _LOG = structlog.get_logger(__name__)
 
-YIELD_EVERY = 0.005
-"""Seconds of pushing after which the loop lets the streams run."""
+BATCH = 64
+"""Proxies that are asked for, and then served, at a time: a few milliseconds of the loop."""
+FIRST_BUILD = "the first build"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +50,12 @@ class Inputs:
             authored={name: store.current() for name, store in self.authored.items()},
             derived={name: store.current() for name, store in self.derived.items()},
             registries={name: registry.current() for name, registry in self.registries.items()},
+            secrets=self.secrets.secrets(),
         )
 
 
 class Engine:
-    """Computes configuration and hands it to the clients."""
+    """Has configuration computed and hands it to the clients."""
 
     def __init__(
         self,
@@ -66,26 +73,38 @@ class Engine:
         self._progress = tracker
         self._telemetry = tracing
         self._metrics = counters
-        self._domain = domain
-        self._planner = planner.Planner()
-        self._translator = translate.Translator()
-        self._accepted = admission.AcceptedSet()
-        self._mesh: planner.Mesh | None = None
-        self._translated: dict[int, tuple[plan.ProxyPlan, resources.Snapshot]] = {}
-        """The plans of this build that some proxy has, and their snapshots."""
-        self._authored = views.AuthoredView()
+        self._builder = builder.Builder(domain=domain, authored=inputs.authored)
         self._pending: list[changes.Change] = []
+        self._newcomers: list[clients.Client] = []
         self._wake = asyncio.Event()
-        self.world: world.World | None = None
+        self.watch = holds.LoopWatch(counters.longest_hold.set)
+        """Of the loop that this runs on; somebody has to run it."""
+        self.built: builder.Build | None = None
         """The newest build; None before the first."""
+
+    @property
+    def world(self) -> world.World | None:
+        """What the newest build follows from; None before the first."""
+        return self.built.world if self.built else None
 
     def changed(self, change: changes.Change) -> None:
         """Look again soon."""
         self._pending.append(change)
         self._wake.set()
 
+    def welcome(self, client: clients.Client) -> None:
+        """Serve a client that has just come: a config source at once, a proxy soon."""
+        if client.is_source:
+            self._serve_source(client)
+            return
+        if self.built is None:
+            client.waiting_for = (FIRST_BUILD,)  # which serves whoever is there by then
+            return
+        self._newcomers.append(client)
+        self._wake.set()
+
     async def run(self) -> None:
-        """Build and push for ever."""
+        """Have built and push, for ever."""
         stores = (*self._inputs.authored.values(), *self._inputs.derived.values())
         ends = [store.subscribe(self.changed) for store in stores]
         ends += [one.subscribe(self.changed) for one in self._inputs.registries.values()]
@@ -93,16 +112,20 @@ class Engine:
         ends.append(self._progress.subscribe(self._serve_sources))
         self.changed(changes.Change(source="start"))
         try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                merged, self._pending = tuple(self._pending), []
-                await self._turn(merged)
+            async with workbench.opened("builder") as bench:
+                while True:
+                    await self._wake.wait()
+                    self._wake.clear()
+                    with self.watch.working():
+                        merged, self._pending = tuple(self._pending), []
+                        if merged:
+                            await self._turn(bench, merged)
+                        await self._serve_newcomers(bench)
         finally:
             for end in ends:
                 end()
 
-    async def _turn(self, merged: tuple[changes.Change, ...]) -> None:
+    async def _turn(self, bench: workbench.Workbench, merged: tuple[changes.Change, ...]) -> None:
         parents = list(dict.fromkeys(change.traceparent for change in merged if change.traceparent))
         with self._telemetry.span(
             "mesh.build",
@@ -113,44 +136,23 @@ class Engine:
                 "pilothouse.sources": sorted({change.source for change in merged}),
             },
         ):
-            started = time.perf_counter()
-            self._build()
-            self._metrics.builds.observe(time.perf_counter() - started)
+            await self._build(bench)
             self._serve_sources()
-            await self._serve_proxies()
+            await self._serve_proxies(bench)
 
-    def _build(self) -> None:
-        self.world = built = world.assemble(
-            self._inputs.read(), previous=self._accepted, domain=self._domain
+    async def _build(self, bench: workbench.Workbench) -> None:
+        started = time.perf_counter()
+        self.built = built = await bench.do(
+            self._builder.build, self._inputs.read(), traceparent=telemetry.current_traceparent()
         )
-        self._accepted = built.accepted
-        self._translator.begin_generation()
-        self._translated = {}
-        self._mesh = self._planner.update(built.state)
-        self._authored.update(
-            (
-                config
-                for config in built.state.configs.values()
-                if config.source in self._inputs.authored
-            ),
-            traceparent=telemetry.current_traceparent(),
-        )
-        conditions = dict(built.conditions)
-        for key, found in self._mesh.conditions.items():
-            conditions[key] = (*conditions.get(key, ()), *found)
-        self._progress.observe(built.observed, conditions)
-        self._metrics.services.set(len(built.state.services))
-        self._metrics.problems.set(len(built.problems))
+        self._metrics.builds.observe(time.perf_counter() - started)
+        self._progress.observe(built.world.observed, built.conditions)
+        self._metrics.services.set(len(built.world.state.services))
+        self._metrics.problems.set(len(built.world.problems))
 
-    async def _serve_proxies(self) -> None:
-        pending = []
-        resumed = time.perf_counter()
-        for client in self._clients.proxies:
-            if client in self._clients and self.serve(client):
-                pending.append(client)
-            if time.perf_counter() - resumed > YIELD_EVERY:
-                await asyncio.sleep(0)
-                resumed = time.perf_counter()
+    async def _serve_proxies(self, bench: workbench.Workbench) -> None:
+        self._newcomers = []  # they are among all those who are connected
+        pending = await self._serve(bench, self._clients.proxies)
         # A client may have gone, or even answered, while others were served.
         self._progress.opened(
             [
@@ -161,54 +163,66 @@ class Engine:
             attributes={"xds.proxies": len(self._clients.proxies)},
         )
 
-    def serve(self, client: clients.Client) -> bool:
-        """Give a client its target; True when that leaves something to be acknowledged."""
-        snapshot = (
-            self._source_snapshot(client) if client.is_source else self._proxy_snapshot(client)
-        )
-        if snapshot is None:
-            return False
-        traceparent = telemetry.current_traceparent() if client.is_source else ""
+    async def _serve_newcomers(self, bench: workbench.Workbench) -> None:
+        newcomers, self._newcomers = self._newcomers, []
+        await self._serve(bench, newcomers)
+
+    async def _serve(
+        self, bench: workbench.Workbench, wanted: Sequence[clients.Client]
+    ) -> list[clients.Client]:
+        """Give proxies their targets; those that are to acknowledge something now."""
+        pending: list[clients.Client] = []
+        for start in range(0, len(wanted), BATCH):
+            batch = [client for client in wanted[start : start + BATCH] if client in self._clients]
+            asked = [
+                builder.Asked(proxy=one.proxy, served=one.session.stream.target is not None)
+                for one in batch
+            ]
+            answers = await bench.do(self._builder.answers, asked)
+            pending += [
+                client
+                for client, answer in zip(batch, answers, strict=True)
+                if client in self._clients and self._give(client, answer)
+            ]
+        return pending
+
+    def _give(self, client: clients.Client, answer: builder.Answer) -> bool:
+        """Pass an answer on; True when that leaves something to be acknowledged."""
+        match answer:
+            case resources.Snapshot():
+                client.waiting_for = ()
+                return self._push(client, answer)
+            case plan.NotReady(waiting_for=waiting_for):
+                if client.waiting_for != waiting_for:
+                    _LOG.info("proxy waits for sources", node=client.name, waiting_for=waiting_for)
+                client.waiting_for = waiting_for
+                return False
+            case builder.Failed():
+                client.session.end(grpc.StatusCode.INTERNAL, "internal error")
+                return False
+            case _:
+                assert_never(answer)
+
+    def _push(
+        self, client: clients.Client, snapshot: resources.Snapshot, *, traceparent: str = ""
+    ) -> bool:
         pending = client.push(snapshot, traceparent=traceparent)
         self._progress.moved(client)
         return pending
 
     def _serve_sources(self) -> None:
         for client in self._clients.sources:
-            self.serve(client)
+            self._serve_source(client)
 
-    def _proxy_snapshot(self, client: clients.Client) -> resources.Snapshot | None:
-        if self._mesh is None:
-            client.waiting_for = ("the first build",)
-            return None
-        served = client.session.stream.target is not None
-        planned = self._mesh.plan(client.proxy, served=served)
-        if isinstance(planned, plan.NotReady):
-            if client.waiting_for != planned.waiting_for:
-                _LOG.info(
-                    "proxy waits for sources",
-                    node=str(client.proxy.id),
-                    waiting_for=planned.waiting_for,
-                )
-            client.waiting_for = planned.waiting_for
-            return None
-        client.waiting_for = ()
-        known = self._translated.get(id(planned))
-        if known is None:
-            snapshot = self._translator.snapshot(planned, self._inputs.secrets.secrets())
-            # The plan is kept with it, so that nothing else can get its identity.
-            known = self._translated[id(planned)] = (planned, snapshot)
-        return known[1]
-
-    def _source_snapshot(self, client: clients.Client) -> resources.Snapshot | None:
-        unsynced = (
-            []
-            if self.world is None
-            else [n for n in self._inputs.authored if n in self.world.state.unsynced]
-        )
-        if self.world is None or unsynced:
-            client.waiting_for = tuple(unsynced)
-            return None
-        client.waiting_for = ()
-        status = views.status_layer(self._progress.states, source=client.proxy.id.name)
-        return resources.Snapshot.of((self._authored.layer, status))
+    def _serve_source(self, client: clients.Client) -> None:
+        """Give a config source what it builds on; it waits while that has not been read."""
+        built = self.built
+        if built is None:
+            client.waiting_for = (FIRST_BUILD,)
+            return
+        unsynced = built.world.state.unsynced
+        client.waiting_for = tuple(name for name in self._inputs.authored if name in unsynced)
+        if not client.waiting_for:
+            status = views.status_layer(self._progress.states, source=client.proxy.id.name)
+            snapshot = resources.Snapshot.of((built.authored, status))
+            self._push(client, snapshot, traceparent=telemetry.current_traceparent())

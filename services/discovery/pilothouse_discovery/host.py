@@ -59,17 +59,23 @@ class Host:
         self._clients.add(client)
         self._metrics.clients.labels(role=str(proxy.id.role)).inc()
         _LOG.info("client connected", node=str(proxy.id), peer=session.peer)
-        self._engine.serve(client)
-        if client.waiting_for:
+        self._engine.welcome(client)
+        self._give_time(client)
+
+    def _give_time(self, client: clients.Client) -> None:
+        if client.session.stream.target is None:
             self._timers[client.id] = asyncio.get_running_loop().call_later(
                 self._sync_grace, self._give_up, client
             )
 
     def _give_up(self, client: clients.Client) -> None:
-        self._timers.pop(client.id, None)
-        if client in self._clients and client.waiting_for:
+        """Its time is over, if it waits for a source; for the builder it may wait as it must."""
+        del self._timers[client.id]
+        if client.waiting_for:
             names = ", ".join(client.waiting_for)
             client.session.end(grpc.StatusCode.UNAVAILABLE, f"waiting for config sources: {names}")
+        else:
+            self._give_time(client)
 
     def events(self, session: streams.Session, events: tuple[xds_streams.Event, ...]) -> None:
         """A client has acknowledged, refused or subscribed."""

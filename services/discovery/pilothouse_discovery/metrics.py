@@ -52,6 +52,11 @@ class Metrics:
             "Documents that the sources could not read as objects",
             registry=self.registry,
         )
+        self.longest_hold = prometheus_client.Gauge(
+            "pilothouse_loop_longest_hold_seconds",
+            "Longest time that the streams' loop was held since the start, while there was work",
+            registry=self.registry,
+        )
 
         self._pushes_of: dict[str, prometheus_client.Counter] = {}
 

@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from pilothouse.config import admission, objects
-from pilothouse.model import keys, services
+from pilothouse.model import keys, secrets, services
 from pilothouse.routing import state as mesh_state
 
 Conditions = Mapping[keys.ObjectKey, tuple[objects.Condition, ...]]
@@ -27,6 +27,10 @@ class Sources:
     authored: Mapping[str, objects.StoreState]
     derived: Mapping[str, objects.StoreState]
     registries: Mapping[str, services.RegistryState]
+    secrets: Mapping[secrets.SecretKey, secrets.TlsSecret] = dataclasses.field(
+        default_factory=dict, repr=False
+    )
+    """Every usable secret there is."""
 
     @property
     def unsynced(self) -> frozenset[str]:
