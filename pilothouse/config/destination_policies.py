@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pilothouse.api.config.v1alpha1 import destination_policy_pb2
 from pilothouse.config import balancers, checks, localities, ranges, scalars, syntax, upstream_tls
 
@@ -10,6 +12,7 @@ from pilothouse.config import balancers, checks, localities, ranges, scalars, sy
 _MAX_PROBES = 127
 _MAX_KEEPALIVE = 32_767
 _WHOLE = 100
+_MAX_RANGES = 100
 _BASE_EJECTION = 30 * scalars.NANOSECONDS
 """What `OutlierDetection.base_ejection_time` is when it is unset."""
 
@@ -84,6 +87,10 @@ def _outlier_detection(
             shorter = f"must not be shorter than baseEjectionTime{unset}"
             yield from checks.broken(f"{where}.maxEjectionTime", shorter)
     yield from ranges.percent(where, section, "max_ejection_percent", least=1)
+    at, count = f"{where}.failureStatuses", len(section.failure_statuses)
+    if count > _MAX_RANGES:
+        yield from checks.broken(at, f"must have at most {_MAX_RANGES} entries, has {count}")
+    yield from _statuses(at, section.failure_statuses)
 
 
 def _health_check(where: str, section: destination_policy_pb2.HealthCheck) -> checks.Found:
@@ -98,8 +105,12 @@ def _health_check(where: str, section: destination_policy_pb2.HealthCheck) -> ch
 def _http_check(where: str, section: destination_policy_pb2.HttpHealthCheck) -> checks.Found:
     yield from checks.required(f"{where}.path", section.path, syntax.path_and_query)
     yield from checks.optional(f"{where}.host", section.host, syntax.redirect_host)
-    for index, one in enumerate(section.statuses):
-        at = f"{where}.statuses[{index}]"
+    yield from _statuses(f"{where}.statuses", section.statuses)
+
+
+def _statuses(where: str, ranges: Iterable[destination_policy_pb2.StatusRange]) -> checks.Found:
+    for index, one in enumerate(ranges):
+        at = f"{where}[{index}]"
         if not one.first:
             yield from checks.broken(f"{at}.first", "is required: a number from 100 to 599")
         elif not 100 <= one.first <= 599:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
+from pilothouse.api.envoy.config.common.matcher.v3 import matcher_pb2
 from pilothouse.api.envoy.config.core.v3 import base_pb2, protocol_pb2, proxy_protocol_pb2
 from pilothouse.api.envoy.extensions.transport_sockets.proxy_protocol.v3 import (
     upstream_proxy_protocol_pb2,
@@ -37,9 +38,23 @@ def speaks_http2(section: upstreams.ConnectionPool, *, http2: bool) -> bool:
     return section.http_version == "http2" or (section.http_version == "port" and http2)
 
 
-def fill(made: cluster_pb2.Cluster, section: upstreams.ConnectionPool, *, http2: bool) -> None:
-    """Write the section into a cluster, whose port speaks HTTP/2 or does not."""
-    options = _options(section, http2=http2)
+def fill(
+    made: cluster_pb2.Cluster,
+    section: upstreams.ConnectionPool,
+    *,
+    http2: bool,
+    failures: tuple[tuple[int, int], ...] = (),
+) -> None:
+    """Write the section into a cluster.
+
+    Args:
+        made: The cluster.
+        section: What to write.
+        http2: Whether its port speaks HTTP/2.
+        failures: Ranges of statuses, first and last, that outlier detection takes for failures;
+            empty for its own choice.
+    """
+    options = _options(section, http2=http2, failures=failures)
     if options is not None:
         made.typed_extension_protocol_options[HTTP_OPTIONS].CopyFrom(wire.packed(options))
     keepalive = section.tcp_keepalive
@@ -73,7 +88,7 @@ def proxy_protocol(
 
 
 def _options(
-    section: upstreams.ConnectionPool, *, http2: bool
+    section: upstreams.ConnectionPool, *, http2: bool, failures: tuple[tuple[int, int], ...]
 ) -> http_protocol_options_pb2.HttpProtocolOptions | None:
     """The options of HTTP; None when they are Envoy's defaults."""
     common = _common(section)
@@ -84,13 +99,28 @@ def _options(
         made.use_downstream_protocol_config.http2_protocol_options.CopyFrom(_http2(section))
     elif speaks_http2(section, http2=http2):
         made.explicit_http_config.http2_protocol_options.CopyFrom(_http2(section))
-    elif common.ByteSize():
+    elif common.ByteSize() or failures:
         made.explicit_http_config.http_protocol_options.SetInParent()
     else:
         return None
     if common.ByteSize():
         made.common_http_protocol_options.CopyFrom(common)
+    if failures:
+        made.outlier_detection.error_matcher.CopyFrom(_any_of(failures))
     return made
+
+
+def _any_of(statuses: tuple[tuple[int, int], ...]) -> matcher_pb2.MatchPredicate:
+    """Answers with one of these statuses."""
+    found = []
+    for first, last in statuses:
+        one = matcher_pb2.MatchPredicate()
+        status = one.http_response_headers_match.headers.add(name=":status")
+        status.range_match.start, status.range_match.end = first, last + 1
+        found.append(one)
+    if len(found) == 1:
+        return found[0]
+    return matcher_pb2.MatchPredicate(or_match=matcher_pb2.MatchPredicate.MatchSet(rules=found))
 
 
 def _common(section: upstreams.ConnectionPool) -> protocol_pb2.HttpProtocolOptions:

@@ -29,7 +29,9 @@ def fill(made: cluster_pb2.Cluster, settings: upstreams.Settings, *, http2: bool
     if settings.health_check is not None:
         spoken = connections.speaks_http2(settings.connection_pool, http2=http2)
         made.health_checks.append(health_checks.message(settings.health_check, http2=spoken))
-    connections.fill(made, settings.connection_pool, http2=http2)
+    outliers = settings.outlier_detection
+    failures = () if outliers is None else outliers.failure_statuses
+    connections.fill(made, settings.connection_pool, http2=http2, failures=failures)
     if settings.tls is not None:
         made.transport_socket.CopyFrom(upstream_tls.transport_socket(settings.tls))
     version = settings.connection_pool.proxy_protocol

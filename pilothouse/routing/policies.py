@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, Literal, cast
 
 from google.protobuf import duration_pb2, message
@@ -129,6 +130,7 @@ def _outlier_detection(
     section: destination_policy_pb2.OutlierDetection,
 ) -> upstreams.OutlierDetection:
     given = {name.replace("_time_ms", "_ms"): value for name, value in _given(section).items()}
+    given["failure_statuses"] = tuple(sorted(set(_statuses(section.failure_statuses))))
     found = upstreams.OutlierDetection(**given)
     if found.max_ejection_ms < found.base_ejection_ms:  # only where it is not said
         found = dataclasses.replace(found, max_ejection_ms=found.base_ejection_ms)
@@ -151,16 +153,19 @@ def _health_check(
 def _check(section: destination_policy_pb2.HealthCheck) -> upstreams.Check:
     match section.WhichOneof("check"):
         case "http":
-            statuses = tuple(
-                (one.first, one.last if one.HasField("last") else one.first)
-                for one in section.http.statuses
-            )
+            statuses = _statuses(section.http.statuses)
             given = _given(section.http) | ({"statuses": statuses} if statuses else {})
             return upstreams.HttpCheck(**given)
         case "grpc":
             return upstreams.GrpcCheck(**_given(section.grpc))
         case _:
             return upstreams.TcpCheck()
+
+
+def _statuses(
+    ranges: Iterable[destination_policy_pb2.StatusRange],
+) -> tuple[tuple[int, int], ...]:
+    return tuple((one.first, one.last if one.HasField("last") else one.first) for one in ranges)
 
 
 _HTTP_VERSIONS: dict[int, upstreams.HttpVersion] = {

@@ -90,6 +90,8 @@ class OutlierDetection:
     """Not less than ``base_ejection_ms``."""
     max_ejection_percent: int = 10
     """Of the endpoints, at a time; one at least."""
+    failure_statuses: tuple[tuple[int, int], ...] = ()
+    """The first and last of each range of bad answers, sorted; empty for 500 to 599."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,14 @@ POLICIES = {
     "alone": "outlierDetection: {consecutive5xx: 1}",
     "never-panics": "loadBalancer: {minHealthyPercent: 0}, outlierDetection: {consecutive5xx: 1}",
     "forgiving": TURNS,
+    "throttling": (
+        f"{TURNS}, outlierDetection: {{consecutive5xx: 3, failureStatuses: [{{first: 429}},"
+        " {first: 500, last: 502}]}"
+    ),
+    "both": (
+        f"{TURNS}, outlierDetection: {{consecutive5xx: 0, consecutiveGatewayErrors: 2,"
+        " failureStatuses: [{first: 429}, {first: 502}]}"
+    ),
 }
 ENDPOINTS = {
     "five-xx": ("good", "bad-1"),
@@ -40,6 +48,8 @@ ENDPOINTS = {
     "alone": ("bad-3",),
     "never-panics": ("bad-3",),
     "forgiving": ("good", "bad-3"),
+    "throttling": ("good", "bad-6"),
+    "both": ("good", "bad-7"),
 }
 
 
@@ -104,6 +114,24 @@ async def test_an_endpoint_comes_back_when_its_time_is_over(world: Sick):
         return await world.tally("returning", 4) == {"good": 2, "returns": 2}
 
     await waiting.eventually(both)
+
+
+async def test_which_answers_are_failures_is_for_the_policy_to_say(world: Sick):
+    """Those and no others: what is not named may go on for ever."""
+    bad = world.backends["bad-6"]
+    assert await world.tally("throttling", 20) == {"good": 10, "503": 10}
+    bad.status = 429
+    await waiting.eventually(lambda: world.only_good("throttling"))
+
+
+async def test_gateway_errors_count_as_far_as_they_are_failures(world: Sick):
+    """429 is none of them, 503 none that the policy names; 502 is both."""
+    bad = world.backends["bad-7"]
+    for status in (503, 429):
+        bad.status = status
+        assert await world.tally("both", 20) == {"good": 10, str(status): 10}
+    bad.status = 502
+    await waiting.eventually(lambda: world.only_good("both"))
 
 
 async def test_gateway_errors_may_count_alone(world: Sick):

@@ -373,6 +373,7 @@ class OutlierDetection(_message.Message):
     BASE_EJECTION_TIME_FIELD_NUMBER: _builtins.int
     MAX_EJECTION_TIME_FIELD_NUMBER: _builtins.int
     MAX_EJECTION_PERCENT_FIELD_NUMBER: _builtins.int
+    FAILURE_STATUSES_FIELD_NUMBER: _builtins.int
     consecutive_5xx: _builtins.int
     """So many failures in a row leave an endpoint out; answers of 5xx count, and connections that failed or broke.
     Unset means 5, 0 means that they are not counted.
@@ -399,6 +400,12 @@ class OutlierDetection(_message.Message):
         Unset means 5 min, or `base_ejection_time` when that is longer.
         """
 
+    @_builtins.property
+    def failure_statuses(self) -> _containers.RepeatedCompositeFieldContainer[Global___StatusRange]:
+        """The answers that are failures, in place of 500 to 599: `consecutive5xx` counts these, and `consecutiveGatewayErrors` those of them that
+        are 502, 503 or 504. At most 100.
+        """
+
     def __init__(
         self,
         *,
@@ -409,10 +416,11 @@ class OutlierDetection(_message.Message):
         base_ejection_time: _duration_pb2.Duration | None = ...,
         max_ejection_time: _duration_pb2.Duration | None = ...,
         max_ejection_percent: _builtins.int | None = ...,
+        failure_statuses: _abc.Iterable[Global___StatusRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_consecutive_5xx", b"_consecutive_5xx", "_consecutive_gateway_errors", b"_consecutive_gateway_errors", "_consecutive_local_origin_failures", b"_consecutive_local_origin_failures", "_max_ejection_percent", b"_max_ejection_percent", "base_ejection_time", b"base_ejection_time", "consecutive_5xx", b"consecutive_5xx", "consecutive_gateway_errors", b"consecutive_gateway_errors", "consecutive_local_origin_failures", b"consecutive_local_origin_failures", "interval", b"interval", "max_ejection_percent", b"max_ejection_percent", "max_ejection_time", b"max_ejection_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_consecutive_5xx", b"_consecutive_5xx", "_consecutive_gateway_errors", b"_consecutive_gateway_errors", "_consecutive_local_origin_failures", b"_consecutive_local_origin_failures", "_max_ejection_percent", b"_max_ejection_percent", "base_ejection_time", b"base_ejection_time", "consecutive_5xx", b"consecutive_5xx", "consecutive_gateway_errors", b"consecutive_gateway_errors", "consecutive_local_origin_failures", b"consecutive_local_origin_failures", "interval", b"interval", "max_ejection_percent", b"max_ejection_percent", "max_ejection_time", b"max_ejection_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_consecutive_5xx", b"_consecutive_5xx", "_consecutive_gateway_errors", b"_consecutive_gateway_errors", "_consecutive_local_origin_failures", b"_consecutive_local_origin_failures", "_max_ejection_percent", b"_max_ejection_percent", "base_ejection_time", b"base_ejection_time", "consecutive_5xx", b"consecutive_5xx", "consecutive_gateway_errors", b"consecutive_gateway_errors", "consecutive_local_origin_failures", b"consecutive_local_origin_failures", "failure_statuses", b"failure_statuses", "interval", b"interval", "max_ejection_percent", b"max_ejection_percent", "max_ejection_time", b"max_ejection_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__consecutive_5xx: _TypeAlias = _typing.Literal["consecutive_5xx"]  # noqa: Y015
     _WhichOneofArgType__consecutive_5xx: _TypeAlias = _typing.Literal["_consecutive_5xx", b"_consecutive_5xx"]  # noqa: Y015
