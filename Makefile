@@ -37,10 +37,10 @@ format: $(READY) ## Format Python and protos, and fix what can be fixed
 	$(BIN)/ruff format
 	$(BIN)/buf format --write
 
-gen: $(READY) ## Generate pilothouse/api from protos/ and from Envoy's descriptors
+gen: $(READY) ## Generate pilothouse/api and reference pages from protos/ and Envoy's descriptors
 	$(BIN)/python -m tools.generate
 
-gen-check: $(READY) ## Fail when pilothouse/api is not what `make gen` writes
+gen-check: $(READY) ## Fail when anything is not what `make gen` writes
 	$(BIN)/python -m tools.generate --check
 
 golden: $(READY) ## Rewrite the expected files of the golden tests; review the diff
