@@ -3,20 +3,40 @@
 
 Clusters and listeners are whole sets, so absence deletes. Of the other types a response holds only
 what changed. A name that nobody has is told once, among the errors; later absence means nothing.
+
+A client that names its clusters has the names from routes, and drops a name when the last call that
+may go there is over. Until then the cluster stays in its responses, though nobody has it any more:
+to leave it out would be to delete it under those calls. Besides, @grpc/grpc-js-xds 1.14 never takes
+a resource back that was deleted and returns unchanged (https://github.com/grpc/grpc-node/pull/3074).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 
 from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
 from pilothouse.xds import content as contents
-from pilothouse.xds import framing, requests, resources, streams, type_state
+from pilothouse.xds import framing, requests, resources, streams, subscription, type_state, types
+
+_USERS = frozenset({types.LISTENER.type_url, types.ROUTE.type_url})
+"""Types that lead to clusters."""
 
 
 class SotwStream(streams.Stream):
     """The server's side of a state-of-the-world stream."""
+
+    def __init__(
+        self,
+        *,
+        table: Mapping[str, types.ResourceType] = types.BY_URL,
+        default_type: str | None = None,
+    ) -> None:
+        """Begin a stream, as any."""
+        super().__init__(table=table, default_type=default_type)
+        self._kept: dict[str, resources.Resource] = {}
+        """Clusters that are gone, and were held by the client, which goes on asking for them."""
 
     def receive(self, request: bytes) -> tuple[streams.Event, ...]:
         """Take an encoded DiscoveryRequest.
@@ -34,9 +54,11 @@ class SotwStream(streams.Stream):
                 state.claim({"": asked.version_info})
             events: tuple[streams.Event, ...] = (streams.Subscribed(type_url=url),)
         elif asked.response_nonce != state.nonce:
-            # The answer to the newest response will carry the newest names; these are older. They
-            # may have been a wish to be answered again, which that answer will not repeat.
-            state.crossed = True
+            # The answer to the newest response will carry the newest names; these are older. But
+            # what that answer will not tell is a wish to be answered again, and that names were
+            # dropped and are wanted anew.
+            left_out = state.subscription.without(asked.resource_names)
+            state.crossed = (state.crossed or frozenset()) | left_out
             return (streams.Stale(type_url=url, nonce=asked.response_nonce),)
         else:
             events = self._answer(state, asked)
@@ -49,9 +71,9 @@ class SotwStream(streams.Stream):
     ) -> tuple[streams.Event, ...]:
         """A request that carries the newest nonce: an answer, new names, or both."""
         events: list[streams.Event] = []
-        again = state.crossed or not state.outstanding
-        state.crossed = False
+        again = state.crossed is not None or not state.outstanding
         subscribed = self._resubscribe(state, asked.resource_names, again=again)
+        state.crossed = None
         if state.outstanding:
             refused = asked.HasField("error_detail")
             events.append(self._answered(state, asked.error_detail.message if refused else None))
@@ -64,8 +86,11 @@ class SotwStream(streams.Stream):
     ) -> bool:
         """Take the full list of names; return whether it asks for anything."""
         before, was_wildcard = state.subscription.names, state.subscription.wildcard
-        added = state.subscription.replace(names)
-        everything = state.resubscribed(was_wildcard=was_wildcard)
+        left_out = state.crossed or frozenset()
+        added = state.subscription.replace(names) | (left_out & state.subscription.names)
+        state.told -= added
+        still_wildcard = was_wildcard and subscription.WILDCARD not in left_out
+        everything = state.resubscribed(was_wildcard=still_wildcard)
         if state.type.wildcard:
             state.whole = state.whole or bool(added)
             return bool(added) or everything
@@ -80,12 +105,7 @@ class SotwStream(streams.Stream):
         self, state: type_state.TypeState, view: resources.Snapshot
     ) -> contents.Content | None:
         if state.type.wildcard:
-            if state.whole and self._holds(state, view):
-                return None
-            if not state.whole and not state.missing(view):
-                return None
-            missing = self._unknown(state, view, state.subscription.names)
-            return contents.Content(changed=tuple(state.wanted(view)), missing=missing)
+            return self._whole(state, view)
         changed = state.wanted(view) if state.whole else state.missing(view).changed
         named = {one.name: one for one in changed}
         for name in state.forced - named.keys():
@@ -103,6 +123,36 @@ class SotwStream(streams.Stream):
             missing=missing,
             later=frozenset(one.name for one in changed[room:]),
         )
+
+    def _whole(
+        self, state: type_state.TypeState, view: resources.Snapshot
+    ) -> contents.Content | None:
+        if state.whole and self._holds(state, view):
+            return None
+        kept = self._keep(state, view)
+        if not state.whole:
+            difference = state.missing(view)
+            if not difference.changed and kept.keys() - state.doubt >= set(difference.removed):
+                return None
+        wanted = sorted((*state.wanted(view), *kept.values()), key=operator.attrgetter("name"))
+        missing = self._unknown(state, view, state.subscription.names - kept.keys())
+        return contents.Content(changed=tuple(wanted), missing=missing)
+
+    def _keep(
+        self, state: type_state.TypeState, view: resources.Snapshot
+    ) -> Mapping[str, resources.Resource]:
+        """What goes with a view, and must stay for as long as it is asked for."""
+        url, wanted = state.type.type_url, state.subscription
+        if state.type is not types.CLUSTER or wanted.wildcard or _USERS.isdisjoint(self._states):
+            return {}
+        known = {name: state.held.get(url, name) for name in wanted.names - self._kept.keys()}
+        self._kept |= {name: one for name, one in known.items() if one is not None}
+        self._kept = {
+            name: one
+            for name, one in self._kept.items()
+            if name in wanted.names and view.get(url, name) is None
+        }
+        return self._kept
 
     def _room(self, changed: Sequence[resources.Resource]) -> int:
         """How many of these resources fit into a response; one at least.

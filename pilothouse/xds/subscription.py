@@ -36,6 +36,12 @@ class Subscription:
         """Tell whether the client wants this resource."""
         return self.wildcard or name in self.names
 
+    def without(self, names: Iterable[str]) -> frozenset[str]:
+        """State of the world: what is wanted and not in this list, the wildcard by its sign."""
+        wanted = frozenset(names)
+        everything = {WILDCARD} if self.wildcard and (wanted or self._named) else set()
+        return frozenset(everything | self.names) - wanted
+
     def replace(self, names: Iterable[str]) -> set[str]:
         """State of the world: take the full list; return the names that were not in it before."""
         wanted = set(map(sys.intern, names))

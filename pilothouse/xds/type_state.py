@@ -70,8 +70,8 @@ class TypeState:
         """Names that the client knows to be missing."""
         self.rewarm: set[str] = set()
         """Names that a changed resource refers to, and that were not sent since it was."""
-        self.crossed = False
-        """True when a request crossed the newest response on the way."""
+        self.crossed: frozenset[str] | None = None
+        """What requests left out that crossed the newest response on the way; None without any."""
         self.nonce = ""
         self.number = 0
         self.outstanding = False

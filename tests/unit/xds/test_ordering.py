@@ -84,11 +84,11 @@ def test_p50_a_route_is_repointed_in_three_acknowledged_steps(peer):
 
 def test_p50_who_names_its_clusters_hears_of_routes_first(peer):
     """Else its routes of before would lead to a cluster that is gone, for as long as it takes."""
-    peer.stream.update(snapshot(cluster("x"), route("r", "x")))
+    peer.stream.update(snapshot(cluster("x"), cluster("z"), route("r", "x")))
     peer.ask(RDS, "r")
-    peer.ask(CDS, "x")
+    peer.ask(CDS, "x", "z")
     peer.settle()
-    peer.stream.update(snapshot(cluster("y"), route("r", "y")))
+    peer.stream.update(snapshot(cluster("y"), cluster("z", "2"), route("r", "y")))
     assert [reply.type_url for reply in peer.read()] == [RDS, CDS]
 
 
