@@ -6,15 +6,18 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Sequence
 
 from pilothouse.api.config.v1alpha1 import destination_policy_pb2
 from pilothouse.config import checks, syntax
 
 _MUTUAL = destination_policy_pb2.UpstreamTls.MODE_MUTUAL
 _DISABLE = destination_policy_pb2.UpstreamTls.MODE_DISABLE
-_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-_PEM = re.compile(rf"{_BEGIN}([A-Za-z0-9+/=\s]+){_END}")
-_SEQUENCE = b"\x30"  # what every certificate is in DER
+_TLS_1_3 = destination_policy_pb2.UpstreamTls.VERSION_TLS_1_3
+_SEQUENCE = b"\x30"  # what every certificate, and every list of revoked ones, is in DER
+_MAX_HASHES = 100
+_SHA256 = 32
+_HEX = re.compile(r"[0-9A-Fa-f]{64}|[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){31}")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s]+")
 
 
@@ -27,33 +30,133 @@ def check(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Fou
                 yield from checks.broken(f"{where}.{field.json_name}", needless)
         return
     yield from checks.required(f"{where}.sni", section.sni, syntax.host)
-    if section.ca_certificates or not section.insecure_skip_verify:
-        at = f"{where}.caCertificates"
-        yield from checks.required(at, section.ca_certificates, _certificates)
-    for index, name in enumerate(section.subject_alt_names):
-        yield from checks.required(f"{where}.subjectAltNames[{index}]", name, _alt_name)
+    yield from _trust(where, section)
     if section.mode == _MUTUAL:
         at = f"{where}.clientCertificate"
         yield from checks.required(at, section.client_certificate, syntax.subdomain)
     elif section.client_certificate:
         needless = "must not be set unless the mode is MUTUAL"
         yield from checks.broken(f"{where}.clientCertificate", needless)
-    if section.insecure_skip_verify and (section.ca_certificates or section.subject_alt_names):
-        excluded = "must not be set together with caCertificates or subjectAltNames"
-        yield from checks.broken(f"{where}.insecureSkipVerify", excluded)
+    excluded = [_json_name(field) for field in _TRUST if getattr(section, field)]
+    if section.insecure_skip_verify and excluded:
+        text = f"must not be set together with {', '.join(excluded)}"
+        yield from checks.broken(f"{where}.insecureSkipVerify", text)
+    yield from _versions(where, section)
+
+
+def _trust(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Found:
+    """What an endpoint's certificate must be."""
+    hashes = section.public_key_hashes or section.certificate_hashes
+    if section.ca_certificates or not (section.insecure_skip_verify or hashes):
+        at = f"{where}.caCertificates"
+        yield from checks.required(at, section.ca_certificates, _certificates)
+    for index, name in enumerate(section.subject_alt_names):
+        yield from checks.required(f"{where}.subjectAltNames[{index}]", name, _alt_name)
+    yield from _hashes(f"{where}.publicKeyHashes", section.public_key_hashes, _key_hash)
+    yield from _hashes(f"{where}.certificateHashes", section.certificate_hashes, _hex_hash)
+    yield from checks.optional(f"{where}.revocationLists", section.revocation_lists, _revocations)
+    if hashes and not (section.ca_certificates or section.insecure_skip_verify):
+        for field in ("subject_alt_names", "revocation_lists"):  # else it is they that are missing
+            if getattr(section, field):
+                needless = "must not be set without caCertificates"
+                yield from checks.broken(f"{where}.{_json_name(field)}", needless)
+
+
+_TRUST = (
+    "ca_certificates",
+    "subject_alt_names",
+    "public_key_hashes",
+    "certificate_hashes",
+    "revocation_lists",
+)
+
+
+def _json_name(field: str) -> str:
+    return destination_policy_pb2.UpstreamTls.DESCRIPTOR.fields_by_name[field].json_name
+
+
+def _versions(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Found:
+    if section.max_version and section.max_version < section.min_version:
+        older = "must not be older than minVersion"
+        yield from checks.broken(f"{where}.maxVersion", older)
+    if section.cipher_suites and section.min_version == _TLS_1_3:
+        fixed = "must not be set when minVersion is TLS_1_3, whose suites are fixed"
+        yield from checks.broken(f"{where}.cipherSuites", fixed)
+    seen: dict[object, str] = {}
+    for index, suite in enumerate(section.cipher_suites):
+        at = f"{where}.cipherSuites[{index}]"
+        yield from checks.required(at, suite, _cipher_suite)
+        yield from checks.unique(seen, at, suite, what="cipher suite")
+
+
+def _hashes(where: str, values: Sequence[str], rule: syntax.Rule) -> checks.Found:
+    if len(values) > _MAX_HASHES:
+        many = f"must have at most {_MAX_HASHES} entries, has {len(values)}"
+        yield from checks.broken(where, many)
+    seen: dict[object, str] = {}
+    for index, value in enumerate(values):
+        yield from checks.required(f"{where}[{index}]", value, rule)
+        yield from checks.unique(seen, f"{where}[{index}]", value, what="hash")
+
+
+def _key_hash(value: str) -> str | None:
+    try:
+        right = len(base64.b64decode(value, validate=True)) == _SHA256
+    except binascii.Error:
+        right = False
+    return None if right else f"must be a SHA-256 in base64, is {value!r}"
+
+
+def _hex_hash(value: str) -> str | None:
+    return None if _HEX.fullmatch(value) else f"must be a SHA-256 in hex, is {value!r}"
+
+
+_SUITES = (
+    *(
+        f"ECDHE-{kind}-{rest}"
+        for kind in ("ECDSA", "RSA")
+        for rest in (
+            "AES128-GCM-SHA256",
+            "AES256-GCM-SHA384",
+            "CHACHA20-POLY1305",
+            "AES128-SHA",
+            "AES256-SHA",
+        )
+    ),
+    "AES128-GCM-SHA256",
+    "AES256-GCM-SHA384",
+    "AES128-SHA",
+    "AES256-SHA",
+)
+"""Those of TLS 1.2 and with certificates that Envoy's library (BoringSSL) has."""
+
+
+def _cipher_suite(value: str) -> str | None:
+    if value in _SUITES:
+        return None
+    return f"must be one of {', '.join(_SUITES)}, is {value!r}"
 
 
 def _certificates(value: str) -> str | None:
     """Certificates in PEM, and nothing that is none: a key that got there would be public."""
-    for encoded in _PEM.findall(value):
+    return _pem(value, "CERTIFICATE", plural="certificates", singular="certificate")
+
+
+def _revocations(value: str) -> str | None:
+    return _pem(value, "X509 CRL", plural="lists", singular="list")
+
+
+def _pem(value: str, label: str, *, plural: str, singular: str) -> str | None:
+    block = re.compile(rf"-----BEGIN {label}-----([A-Za-z0-9+/=\s]+)-----END {label}-----")
+    for encoded in block.findall(value):
         try:
             der = base64.b64decode("".join(encoded.split()), validate=True)
         except binascii.Error:
-            return "must be PEM certificates: one of them is not base64"
+            return f"must be PEM {plural}: one of them is not base64"
         if not der.startswith(_SEQUENCE):
-            return "must be PEM certificates: one of them is no certificate"
-    if not _PEM.search(value) or "-----" in _PEM.sub("", value):
-        return "must be PEM certificates, and nothing else"
+            return f"must be PEM {plural}: one of them is no {singular}"
+    if not block.search(value) or "-----" in block.sub("", value):
+        return f"must be PEM {plural}, and nothing else"
     return None
 
 

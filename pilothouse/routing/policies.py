@@ -216,18 +216,31 @@ def _locality(section: destination_policy_pb2.LocalityPolicy) -> upstreams.Local
             return None
 
 
+_TLS_VERSIONS: dict[int, upstreams.TlsVersion] = {
+    destination_policy_pb2.UpstreamTls.VERSION_TLS_1_2: "1.2",
+    destination_policy_pb2.UpstreamTls.VERSION_TLS_1_3: "1.3",
+}
+
+
 def _tls(section: destination_policy_pb2.UpstreamTls, *, namespace: str) -> upstreams.Tls | None:
     if section.mode == destination_policy_pb2.UpstreamTls.MODE_DISABLE:
         return None
-    verify = not section.insecure_skip_verify
+    hashed = bool(section.public_key_hashes or section.certificate_hashes)
+    named = not section.insecure_skip_verify and (bool(section.ca_certificates) or not hashed)
+    names = tuple(sorted(set(section.subject_alt_names))) or (section.sni.lower(),)
     certificate = section.client_certificate
+    plain = (one.lower().replace(":", "") for one in section.certificate_hashes)
     return upstreams.Tls(
         sni=section.sni.lower(),
         ca_certificates=section.ca_certificates,
-        subject_alt_names=tuple(sorted(set(section.subject_alt_names))) or (section.sni.lower(),)
-        if verify
-        else (),
+        subject_alt_names=names if named else (),
+        revocation_lists=section.revocation_lists,
+        public_key_hashes=tuple(sorted(set(section.public_key_hashes))),
+        certificate_hashes=tuple(sorted(set(plain))),
         certificate=secrets.SecretKey(namespace, certificate) if certificate else None,
+        min_version=_TLS_VERSIONS.get(section.min_version, "1.2"),
+        max_version=_TLS_VERSIONS.get(section.max_version),
+        ciphers=tuple(section.cipher_suites),
     )
 
 

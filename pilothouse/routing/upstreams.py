@@ -15,6 +15,7 @@ from pilothouse.model import secrets
 Balancing = Literal["least_request", "round_robin", "random", "ring_hash", "maglev"]
 HttpVersion = Literal["port", "http1", "http2", "client"]
 """``port`` is by the protocol of the service's port, ``client`` what each client speaks."""
+TlsVersion = Literal["1.2", "1.3"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,11 +194,22 @@ class Tls:
 
     sni: str
     ca_certificates: str = ""
-    """PEM; empty when nothing is verified."""
+    """PEM; empty when the signer does not matter."""
     subject_alt_names: tuple[str, ...] = ()
-    """Sorted; the certificate must be for one of them. Empty when nothing is verified."""
+    """Sorted; the certificate must be for one of them. Empty when the signer does not matter."""
+    revocation_lists: str = ""
+    """PEM; what is on them is refused, and what is signed by whoever has none. Empty for none."""
+    public_key_hashes: tuple[str, ...] = ()
+    """SHA-256 of SPKI in base64, sorted. The certificate must be of one of these, or..."""
+    certificate_hashes: tuple[str, ...] = ()
+    """...be one of these: SHA-256 in lower-case hex, sorted. Both empty for any."""
     certificate: secrets.SecretKey | None = None
     """What the proxy shows; without it there must be no connection."""
+    min_version: TlsVersion = "1.2"
+    max_version: TlsVersion | None = None
+    """None means the newest."""
+    ciphers: tuple[str, ...] = ()
+    """For TLS 1.2; empty for the proxy's own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

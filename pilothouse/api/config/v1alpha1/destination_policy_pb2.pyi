@@ -1108,7 +1108,7 @@ Global___LocalityShares: _TypeAlias = LocalityShares  # noqa: Y015
 
 @_typing.final
 class UpstreamTls(_message.Message):
-    """TLS to endpoints, 1.2 or newer."""
+    """TLS to endpoints."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1139,27 +1139,80 @@ class UpstreamTls(_message.Message):
     MODE_DISABLE: UpstreamTls.Mode.ValueType  # 3
     """Clear text, which takes back what a policy without labels says. Nothing else may be set then."""
 
+    class _Version:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _VersionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[UpstreamTls._Version.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        VERSION_UNSPECIFIED: UpstreamTls._Version.ValueType  # 0
+        """The default of the field."""
+        VERSION_TLS_1_2: UpstreamTls._Version.ValueType  # 1
+        """TLS 1.2."""
+        VERSION_TLS_1_3: UpstreamTls._Version.ValueType  # 2
+        """TLS 1.3."""
+
+    class Version(_Version, metaclass=_VersionEnumTypeWrapper):
+        """Versions of TLS."""
+
+    VERSION_UNSPECIFIED: UpstreamTls.Version.ValueType  # 0
+    """The default of the field."""
+    VERSION_TLS_1_2: UpstreamTls.Version.ValueType  # 1
+    """TLS 1.2."""
+    VERSION_TLS_1_3: UpstreamTls.Version.ValueType  # 2
+    """TLS 1.3."""
+
     MODE_FIELD_NUMBER: _builtins.int
     SNI_FIELD_NUMBER: _builtins.int
     CA_CERTIFICATES_FIELD_NUMBER: _builtins.int
     SUBJECT_ALT_NAMES_FIELD_NUMBER: _builtins.int
     CLIENT_CERTIFICATE_FIELD_NUMBER: _builtins.int
     INSECURE_SKIP_VERIFY_FIELD_NUMBER: _builtins.int
+    MIN_VERSION_FIELD_NUMBER: _builtins.int
+    MAX_VERSION_FIELD_NUMBER: _builtins.int
+    CIPHER_SUITES_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_HASHES_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_HASHES_FIELD_NUMBER: _builtins.int
+    REVOCATION_LISTS_FIELD_NUMBER: _builtins.int
     mode: Global___UpstreamTls.Mode.ValueType
     """The way. In YAML `SIMPLE`, `MUTUAL` or `DISABLE`. Unset means `SIMPLE`."""
     sni: _builtins.str
     """Name of the server: it is sent (SNI), and the certificate must be for it unless `subjectAltNames` says otherwise. A DNS name. Required."""
     ca_certificates: _builtins.str
-    """Certificates of those who may sign the endpoint's, in PEM. Required unless `insecureSkipVerify` is true."""
+    """Certificates of those who may sign the endpoint's, in PEM. Required unless the endpoint is told by hashes, or `insecureSkipVerify` is true."""
     client_certificate: _builtins.str
     """For `MUTUAL`, where it is required: name of the secret with the proxy's certificate and key, in the policy's namespace. Only proxies in that
     namespace are given it; for others, and while it is missing, the service answers 503.
     """
     insecure_skip_verify: _builtins.bool
-    """True: any certificate will do. Whoever is in the way can read and change everything. Excludes `caCertificates` and `subjectAltNames`."""
+    """True: any certificate will do. Whoever is in the way can read and change everything. Excludes all that is about the endpoint's certificate."""
+    min_version: Global___UpstreamTls.Version.ValueType
+    """The oldest version that is spoken. In YAML `TLS_1_2` or `TLS_1_3`. Unset means `TLS_1_2`."""
+    max_version: Global___UpstreamTls.Version.ValueType
+    """The newest version that is spoken, not older than `minVersion`. In YAML likewise. Unset means the newest that there is."""
+    revocation_lists: _builtins.str
+    """What those who sign have revoked (CRL), in PEM: an endpoint's certificate that is among it is refused, and so is one whose signer has no list
+    here. Needs `caCertificates`. Of the certificates between, none is looked up.
+    """
     @_builtins.property
     def subject_alt_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The certificate must be for one of these: DNS names, IP addresses or URIs (`spiffe://...`), compared exactly. Unset means `sni`."""
+
+    @_builtins.property
+    def cipher_suites(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Cipher suites for TLS 1.2, by OpenSSL's names, for example `ECDHE-ECDSA-AES128-GCM-SHA256`. Each once. Unset means Envoy's own choice.
+        Not with a `minVersion` of TLS 1.3, whose suites are fixed.
+        """
+
+    @_builtins.property
+    def public_key_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The endpoint's key must be one of these: SHA-256 of its certificate's public key (SPKI) in base64, as in RFC 7469. Each once, at most 100.
+        With `caCertificates` both must be right; without, the key alone tells the endpoint, whatever name its certificate is for.
+        """
+
+    @_builtins.property
+    def certificate_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The same for the certificate as a whole: SHA-256 in hex, with or without colons. One that either list has will do."""
 
     def __init__(
         self,
@@ -1170,10 +1223,16 @@ class UpstreamTls(_message.Message):
         subject_alt_names: _abc.Iterable[_builtins.str] | None = ...,
         client_certificate: _builtins.str = ...,
         insecure_skip_verify: _builtins.bool = ...,
+        min_version: Global___UpstreamTls.Version.ValueType = ...,
+        max_version: Global___UpstreamTls.Version.ValueType = ...,
+        cipher_suites: _abc.Iterable[_builtins.str] | None = ...,
+        public_key_hashes: _abc.Iterable[_builtins.str] | None = ...,
+        certificate_hashes: _abc.Iterable[_builtins.str] | None = ...,
+        revocation_lists: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "client_certificate", b"client_certificate", "insecure_skip_verify", b"insecure_skip_verify", "mode", b"mode", "sni", b"sni", "subject_alt_names", b"subject_alt_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "certificate_hashes", b"certificate_hashes", "cipher_suites", b"cipher_suites", "client_certificate", b"client_certificate", "insecure_skip_verify", b"insecure_skip_verify", "max_version", b"max_version", "min_version", b"min_version", "mode", b"mode", "public_key_hashes", b"public_key_hashes", "revocation_lists", b"revocation_lists", "sni", b"sni", "subject_alt_names", b"subject_alt_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which TLS, and which certificates, DestinationPolicies ask for; as a real Envoy does it."""
+
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.support import authorities, backends, certificates, policy_worlds
+
+pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
+
+SERVER, STRANGER = certificates.make("api.example"), certificates.make("api.example")
+CA = f"caCertificates: {json.dumps(SERVER.certificate)}"
+SIGNER, OTHER = authorities.authority("signer"), authorities.authority("other")
+GOOD, BAD = SIGNER.sign("api.example"), SIGNER.sign("api.example")
+SIGNED = f"caCertificates: {json.dumps(SIGNER.certificate)}"
+LISTS = f"{SIGNED}, revocationLists: {json.dumps(SIGNER.revoke(BAD))}"
+STRANGE_LISTS = f"{SIGNED}, revocationLists: {json.dumps(OTHER.revoke())}"
+KEY, CERTIFICATE = authorities.key_hash(SERVER), authorities.certificate_hash(SERVER)
+OTHER_KEY = authorities.key_hash(STRANGER)
+SUITE, OTHER_SUITE = "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256"
+
+CASES = {
+    "old-by-default": ("old", CA, True),
+    "old-too-old": ("old", f"{CA}, minVersion: TLS_1_3", False),
+    "new-by-default": ("new", CA, True),
+    "new-is-asked-for": ("new", f"{CA}, minVersion: TLS_1_3", True),
+    "new-too-new": ("new", f"{CA}, maxVersion: TLS_1_2", False),
+    "suite-by-default": ("old", f"{CA}", True),
+    "suite": ("old", f"{CA}, cipherSuites: [{OTHER_SUITE}, {SUITE}]", True),
+    "suite-missing": ("old", f"{CA}, cipherSuites: [{OTHER_SUITE}]", False),
+    "key": ("new", f"publicKeyHashes: ['{OTHER_KEY}', '{KEY}']", True),
+    "key-wrong": ("new", f"publicKeyHashes: ['{OTHER_KEY}']", False),
+    "key-wrong-for-ca": ("new", f"{CA}, publicKeyHashes: ['{OTHER_KEY}']", False),
+    "key-and-ca": ("new", f"{CA}, publicKeyHashes: ['{KEY}']", True),
+    "certificate": ("new", f"certificateHashes: ['{CERTIFICATE}']", True),
+    "certificate-wrong": ("new", f"certificateHashes: ['{'0' * 64}']", False),
+    "either": (
+        "new",
+        f"publicKeyHashes: ['{OTHER_KEY}'], certificateHashes: ['{CERTIFICATE}']",
+        True,
+    ),
+    "good": ("good", LISTS, True),
+    "revoked": ("bad", LISTS, False),
+    "not-looked-up": ("bad", SIGNED, True),
+    "without-its-signers-list": ("good", STRANGE_LISTS, False),
+}
+"""The server, what the policy says, and whether they talk."""
+
+
+def _servers() -> dict[str, ssl.SSLContext]:
+    old, new = SERVER.server(), SERVER.server()
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    old.set_ciphers(SUITE)
+    new.minimum_version = ssl.TLSVersion.TLSv1_3
+    return {"old": old, "new": new, "good": GOOD.server(), "bad": BAD.server()}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world() -> AsyncIterator[policy_worlds.World]:
+    async with contextlib.AsyncExitStack() as stack:
+        served = {
+            name: await stack.enter_async_context(backends.backend(name, tls))
+            for name, tls in _servers().items()
+        }
+        yield await stack.enter_async_context(
+            policy_worlds.running(
+                {name: [served[server].port] for name, (server, _, _) in CASES.items()},
+                {
+                    name: f"tls: {{sni: api.example, {says}}}"
+                    for name, (_, says, _) in CASES.items()
+                },
+            )
+        )
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("old", "new"))])
+async def test_versions_of_tls(world: policy_worlds.World, name: str):
+    """From 1.2 to the newest, unless the policy says less: then there is no handshake, but 503."""
+    await _as_told(world, name)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("suite")])
+async def test_cipher_suites(world: policy_worlds.World, name: str):
+    """Only those of the policy are offered."""
+    await _as_told(world, name)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name.startswith(("key", "certificate", "either"))]
+)
+async def test_an_endpoint_may_be_told_by_hashes(world: policy_worlds.World, name: str):
+    """One of those listed; with authorities too, both must be right."""
+    await _as_told(world, name)
+
+
+@pytest.mark.parametrize("name", ["good", "revoked", "not-looked-up", "without-its-signers-list"])
+async def test_a_revoked_certificate_is_refused(world: policy_worlds.World, name: str):
+    """Also one whose signer has no list: nobody knows whether it is revoked."""
+    await _as_told(world, name)
+
+
+async def _as_told(world: policy_worlds.World, name: str) -> None:
+    server, _, talks = CASES[name]
+    assert await world.reached(name) == (server if talks else "503")
+    assert (await world.counter(name, "ssl.handshake") > 0) is talks

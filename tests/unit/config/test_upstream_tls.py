@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which TLS, and which certificates, a DestinationPolicy may ask for."""
+
+import json
+
+import pytest
+
+from pilothouse.config import validation
+from pilothouse.routing import policies, upstreams
+from tests.support import configs, meshes
+
+CA = f"caCertificates: {json.dumps('-----BEGIN CERTIFICATE-----MAA=-----END CERTIFICATE-----')}"
+LIST = json.dumps("-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n")
+KEY = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="  # of nothing at all, as RFC 7469 writes one
+HEX = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+SUITES = "ECDHE-ECDSA-AES128-GCM-SHA256, ECDHE-RSA-AES128-GCM-SHA256"
+
+
+def spec(says: str) -> str:
+    return f"{{service: a, tls: {{sni: a.example, {says}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("says", "expected"),
+    [
+        (f"{CA}, minVersion: TLS_1_2, maxVersion: TLS_1_2, cipherSuites: [{SUITES}]", []),
+        (f"{CA}, minVersion: TLS_1_3, maxVersion: TLS_1_3, revocationLists: {LIST}", []),
+        (f"publicKeyHashes: ['{KEY}'], certificateHashes: ['{HEX}']", []),
+        (f"certificateHashes: ['{':'.join(['0F'] * 32)}']", []),
+        (
+            f"{CA}, minVersion: TLS_1_3, maxVersion: TLS_1_2, cipherSuites: [a, '', a]",
+            [
+                "maxVersion: must not be older than minVersion",
+                "cipherSuites: must not be set when minVersion is TLS_1_3, whose suites are fixed",
+                "cipherSuites[0]: must be one of",
+                "cipherSuites[1]: is required",
+                "cipherSuites[2]: must be one of",
+                "cipherSuites[2]: the cipher suite a is taken by spec.tls.cipherSuites[0]",
+            ],
+        ),
+        (
+            f"publicKeyHashes: [a, '{HEX}', ''], certificateHashes: ['{KEY}', '{HEX}', '{HEX}']",
+            [
+                "publicKeyHashes[0]: must be a SHA-256 in base64, is 'a'",
+                f"publicKeyHashes[1]: must be a SHA-256 in base64, is '{HEX}'",
+                "publicKeyHashes[2]: is required",
+                f"certificateHashes[0]: must be a SHA-256 in hex, is '{KEY}'",
+                f"certificateHashes[2]: the hash {HEX} is taken by spec.tls.certificateHashes[1]",
+            ],
+        ),
+        (
+            f"subjectAltNames: [b.example], publicKeyHashes: ['{KEY}'], revocationLists: {LIST}",
+            [
+                "subjectAltNames: must not be set without caCertificates",
+                "revocationLists: must not be set without caCertificates",
+            ],
+        ),
+        (f"revocationLists: {LIST}", ["caCertificates: is required"]),
+        (
+            f"{CA}, revocationLists: '-----BEGIN CERTIFICATE-----MAA=-----END CERTIFICATE-----'",
+            ["revocationLists: must be PEM lists, and nothing else"],
+        ),
+        (
+            f"insecureSkipVerify: true, certificateHashes: ['{HEX}'], revocationLists: {LIST}",
+            [
+                (
+                    "insecureSkipVerify: must not be set together with certificateHashes,"
+                    " revocationLists"
+                )
+            ],
+        ),
+    ],
+)
+def test_what_is_wrong(says: str, expected: list[str]):
+    """Also what would count for nothing."""
+    config = configs.with_spec("DestinationPolicy", spec(says))
+    found = [str(one).removeprefix("spec.tls.") for one in validation.validate(config)]
+    assert len(found) == len(expected)
+    for one, begin in zip(found, expected, strict=True):
+        assert one.startswith(begin)
+
+
+@pytest.mark.parametrize(
+    ("says", "expected"),
+    [
+        (
+            f"minVersion: TLS_1_3, certificateHashes: ['{HEX.upper()}'], publicKeyHashes: [b, a]",
+            upstreams.Tls(
+                sni="a.example",
+                min_version="1.3",
+                certificate_hashes=(HEX,),
+                public_key_hashes=("a", "b"),
+            ),
+        ),
+        (
+            (
+                "caCertificates: c, publicKeyHashes: [a], revocationLists: r, maxVersion: TLS_1_2,"
+                " cipherSuites: [z, y]"
+            ),
+            upstreams.Tls(
+                sni="a.example",
+                ca_certificates="c",
+                subject_alt_names=("a.example",),
+                public_key_hashes=("a",),
+                revocation_lists="r",
+                max_version="1.2",
+                ciphers=("z", "y"),
+            ),
+        ),
+    ],
+)
+def test_how_it_is_read(says: str, expected: upstreams.Tls):
+    """Without an authority, no name is compared: anybody may write any name."""
+    (config,) = meshes.policy("p", spec(says)).values()
+    assert policies.policy(config).sections["tls"] == expected
