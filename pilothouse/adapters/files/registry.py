@@ -3,25 +3,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from pilothouse.adapters.files import content, folder, views
 from pilothouse.config import documents, objects
-from pilothouse.kubernetes import records
-from pilothouse.kubernetes import services as kubernetes
+from pilothouse.kubernetes import joining, records
 from pilothouse.model import keys, services
 
 
 class FileRegistry(views.View[records.Record, services.RegistryState]):
     """Implements `pilothouse.model.services.ServiceRegistry`.
 
-    Only the namespaces in which something changed are put together anew.
+    Only what a changed object reaches is put together anew.
     """
 
     def __init__(self, source: folder.Folder, name: str = "files") -> None:
         super().__init__(name, services.RegistryState())
-        self._namespaces: dict[str, services.RegistryState] = {}
+        self._join = joining.Join()
         source.attach(self)
 
     def wants(self, found: content.Object) -> bool:
@@ -38,13 +36,5 @@ class FileRegistry(views.View[records.Record, services.RegistryState]):
         values: Mapping[keys.ObjectKey, records.Record],
         changed: Collection[keys.ObjectKey],
     ) -> services.RegistryState:
-        found: dict[str, list[records.Record]] = defaultdict(list)
-        touched = {key.namespace for key in changed}
-        for key, record in values.items():
-            if key.namespace in touched:
-                found[key.namespace].append(record)
-        for namespace in touched:
-            self._namespaces.pop(namespace, None)
-        for namespace, group in found.items():
-            self._namespaces[namespace] = kubernetes.join(group)
-        return kubernetes.merge(self._namespaces)
+        self._join.update({key: values.get(key) for key in changed})
+        return self._join.state

@@ -367,11 +367,13 @@ def test_order_means_nothing(manifests):
     assert list(state.endpoints.items()) == list(expected.endpoints.items())
 
 
-def test_namespaces_merge_into_the_whole():
-    """The state of the whole is that of its namespaces put together."""
+def test_namespaces_do_not_see_each_other():
+    """The state of the whole is that of its namespaces, side by side and in order."""
     elsewhere = service().replace("namespace: shop", "namespace: depot")
     whole, _ = read(*ALL, elsewhere)
     shop, _ = read(*ALL)
     depot, _ = read(elsewhere)
-    assert kubernetes.merge({"shop": shop, "depot": depot}) == whole
+    assert whole.services == {**depot.services, **shop.services}
+    assert whole.endpoints == {**depot.endpoints, **shop.endpoints}
+    assert whole.workloads == (*depot.workloads, *shop.workloads)
     assert list(whole.services) == sorted(whole.services)
