@@ -35,8 +35,8 @@ class SotwStream(streams.Stream):
     ) -> None:
         """Begin a stream, as any."""
         super().__init__(table=table, default_type=default_type)
-        self._kept: dict[str, resources.Resource] = {}
-        """Clusters that are gone, and were held by the client, which goes on asking for them."""
+        self._named: dict[str, resources.Resource] = {}
+        """The newest that was held of each cluster that is named, also if it is gone since."""
 
     def receive(self, request: bytes) -> tuple[streams.Event, ...]:
         """Take an encoded DiscoveryRequest.
@@ -145,14 +145,9 @@ class SotwStream(streams.Stream):
         url, wanted = state.type.type_url, state.subscription
         if state.type is not types.CLUSTER or wanted.wildcard or _USERS.isdisjoint(self._states):
             return {}
-        known = {name: state.held.get(url, name) for name in wanted.names - self._kept.keys()}
-        self._kept |= {name: one for name, one in known.items() if one is not None}
-        self._kept = {
-            name: one
-            for name, one in self._kept.items()
-            if name in wanted.names and view.get(url, name) is None
-        }
-        return self._kept
+        held = {name: state.held.get(url, name) or self._named.get(name) for name in wanted.names}
+        self._named = {name: one for name, one in held.items() if one is not None}
+        return {name: one for name, one in self._named.items() if view.get(url, name) is None}
 
     def _room(self, changed: Sequence[resources.Resource]) -> int:
         """How many of these resources fit into a response; one at least.
