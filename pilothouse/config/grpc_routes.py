@@ -24,6 +24,8 @@ def as_http(route: route_rule_pb2.GrpcRoute) -> route_rule_pb2.HttpRoute:
         destinations=route.destinations,
         mirrors=route.mirrors,
     )
+    if route.HasField("access_log"):
+        made.access_log = route.access_log
     for field in _SAME:
         if route.HasField(field):
             getattr(made, field).CopyFrom(getattr(route, field))
@@ -52,4 +54,7 @@ def _match(match: route_rule_pb2.GrpcMatch) -> route_rule_pb2.HttpMatch:
         made.authority.CopyFrom(match.authority)
     if match.HasField("port"):
         made.port = match.port
+    if match.HasField("source"):
+        made.source.CopyFrom(match.source)
+    made.gateways.extend(match.gateways)
     return made

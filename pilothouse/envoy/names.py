@@ -7,7 +7,7 @@ empty parts at the end are left out::
     DIRECTION "|" PORT [ "|" LABELS [ "|" SERVICE [ "|" SCOPE ] ] ]
 
     DIRECTION  outbound or inbound
-    PORT       the service's port; for inbound the application's
+    PORT       the service's port; for inbound the application's; one of UDP ends with /udp
     LABELS     KEY=VALUE, sorted, with "," between them
     SERVICE    NAME.NAMESPACE of a service, external:NAME.NAMESPACE of an ExternalService
     SCOPE      from:NAMESPACE where the clients of that namespace have a cluster of their own
@@ -48,6 +48,7 @@ UNRESOLVED: Final = "unresolved"
 """The cluster that never exists: the share of a route whose reference cannot be resolved."""
 
 _EXTERNAL: Final = "external:"
+_UDP: Final = "/udp"
 _SCOPE: Final = "from:"
 _SECRET: Final = "secret|"  # noqa: S105  a prefix
 _HASH_DIGITS: Final = (
@@ -58,7 +59,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._/-]*", re.ASCII)
 
 def cluster(key: plan.ClusterKey) -> str:
     """The name of a cluster and of its endpoints."""
-    parts = [key.direction, str(key.port), _labels(key.labels), _service(key), _scope(key)]
+    port = f"{key.port}{_UDP}" if key.udp else str(key.port)
+    parts = [key.direction, port, _labels(key.labels), _service(key), _scope(key)]
     while not parts[-1]:
         parts.pop()
     name = "|".join(parts)
@@ -81,7 +83,8 @@ def parse_cluster(name: str) -> plan.ClusterKey:
     try:
         key = plan.ClusterKey(
             direction=plan.Direction(direction),
-            port=int(port),
+            port=int(port.removesuffix(_UDP)),
+            udp=port.endswith(_UDP),
             labels=_parse_labels(labels),
             service=_parse_service(service.removeprefix(_EXTERNAL)),
             external=service.startswith(_EXTERNAL),

@@ -19,12 +19,12 @@ def action(
     if route.answer is not None:
         return route.answer
     if not route.destinations:
-        shares, missing = itself, [] if itself else [no_itself(site)]
+        found, missing = itself, [] if itself else [no_itself(site)]
     else:
-        shares, missing = _shares(bound, route, site)
-    if any(share.cluster is not None for share in shares):
+        found, missing = shares(bound, route, site)
+    if any(share.cluster is not None for share in found):
         return plan.Forward(
-            clusters=shares,
+            clusters=found,
             timeout_ms=route.timeout_ms,
             retry=route.retry,
             rewrite=route.rewrite,
@@ -47,28 +47,29 @@ def no_itself(site: catalogue.Site) -> resolving.Unresolved:
     return resolving.Unresolved(reason="BackendNotFound", message=text)
 
 
-def _shares(
-    bound: rules.Bound, route: parsed.RuleRoute, site: catalogue.Site
+def shares(
+    bound: rules.Bound, route: parsed.RuleRoute | parsed.ConnectionRoute, site: catalogue.Site
 ) -> tuple[tuple[plan.WeightedCluster, ...], list[resolving.Unresolved]]:
+    """The destinations that have weight, each once; and why some of them lead nowhere."""
     weights: dict[plan.WeightedCluster, int] = {}
     missing = []
     for destination in route.destinations:
         if destination.weight == 0:
             continue
-        found = resolving.resolve(destination, bound.targets.get(destination.ref), site)
-        if isinstance(found, resolving.Unresolved):
-            missing.append(found)
+        there = resolving.resolve(destination, bound.targets.get(destination.ref), site)
+        if isinstance(there, resolving.Unresolved):
+            missing.append(there)
             share = plan.WeightedCluster(cluster=None, weight=0)
         else:
             share = plan.WeightedCluster(
-                cluster=found,
+                cluster=there,
                 weight=0,
                 request_headers=destination.request_headers,
                 response_headers=destination.response_headers,
             )
         weights[share] = weights.get(share, 0) + destination.weight
-    shares = tuple(dataclasses.replace(share, weight=weight) for share, weight in weights.items())
-    return shares, missing
+    found = tuple(dataclasses.replace(share, weight=weight) for share, weight in weights.items())
+    return found, missing
 
 
 def _mirrors(
@@ -107,7 +108,7 @@ def itself(
     for bound in producers if site.egress_only else ():
         if site.parent in bound.rule.origins:
             for route in bound.rule.routes:
-                shares, missing = _shares(bound, route, site)
-                if shares and not missing:
-                    return shares
+                found, missing = shares(bound, route, site)
+                if found and not missing:
+                    return found
     return ()

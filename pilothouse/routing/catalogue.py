@@ -36,6 +36,8 @@ class Site:
     """True when requests may leave through the egress gateway only."""
     fallback: plan.Route | None = None
     """The route after those of all rules."""
+    transport: parsed.Transport = "http"
+    """What is routed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

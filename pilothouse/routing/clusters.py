@@ -180,10 +180,14 @@ def labelled_uses(bound: Mapping[keys.ObjectKey, rules.Bound]) -> Uses:
     return {key: tuple(sorted(uses)) for key, uses in found.items()}
 
 
-def shared_key(entry: catalogue.Entry, port: int, labels: keys.Labels) -> plan.ClusterKey:
+def shared_key(entry: catalogue.Entry, use: rules.Labelled) -> plan.ClusterKey:
     """The key of a service port seen through a label set, as all clients know it."""
     return plan.ClusterKey(
-        direction=plan.Direction.OUTBOUND, port=port, service=entry.service.key, labels=labels
+        direction=plan.Direction.OUTBOUND,
+        port=use.port,
+        service=entry.service.key,
+        labels=use.labels,
+        udp=use.udp,
     )
 
 
@@ -194,10 +198,10 @@ def shared_keys(
     found: dict[rules.Labelled, plan.ClusterKey] = {}
     for http in entry.ports:
         if http.site.itself is not None:
-            found[http.number, ()] = http.site.itself
-    for port, labels in uses:
-        if (port, labels) not in found:
-            found[port, labels] = shared_key(entry, port, labels)
+            found[rules.Labelled(http.number, ())] = http.site.itself
+    for use in uses:
+        if use not in found:
+            found[use] = shared_key(entry, use)
     return tuple(found[use] for use in sorted(found))
 
 

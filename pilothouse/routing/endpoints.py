@@ -77,14 +77,19 @@ def _service(
     beside: Pairs,
     elsewhere: tuple[plan.ClusterKey, ...],
 ) -> tuple[plan.ClusterEndpoints, ...]:
-    port_names = {port.number: port.name for port in reversed(rules.routable_ports(entry.service))}
     found = []
     for shared in clusters.shared_keys(entry, uses):
         for key in (shared, *(own for one, own in beside if one == shared)):
             if key not in elsewhere:
-                name = port_names[shared.port]
+                name = _port_name(entry, shared)
                 found.append(memo.leaf(clusters.endpoints, key, key, name, candidates))
     return tuple(found)
+
+
+def _port_name(entry: catalogue.Entry, key: plan.ClusterKey) -> str:
+    """The name of a key's port, by which endpoints say what they serve."""
+    ports = rules.routable_ports(entry.service, "udp" if key.udp else "tcp")
+    return next(port.name for port in ports if port.number == key.port)
 
 
 def placed_layer(
@@ -111,8 +116,7 @@ def _placed(
     policy: upstreams.Locality,
     place: registry.Locality,
 ) -> plan.ClusterEndpoints:
-    port_names = {port.number: port.name for port in reversed(rules.routable_ports(entry.service))}
-    found = clusters.endpoints(key, port_names[key.port], candidates)
+    found = clusters.endpoints(key, _port_name(entry, key), candidates)
     return localities.arrange(found, policy, place)
 
 

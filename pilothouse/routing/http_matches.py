@@ -27,8 +27,12 @@ _HIGHEST: Final = 2**63 - 2
 """The end of a range after which there is still one more number, as half-open ranges need."""
 
 
-def match(message: route_rule_pb2.HttpMatch) -> parsed.Match:
-    """Read one match."""
+def match(
+    message: route_rule_pb2.HttpMatch,
+    position: int = 0,
+    clients: parsed.Clients = parsed.EVERYBODY,
+) -> parsed.Match:
+    """Read one match, which stands at some position and is for some clients."""
     kind, path = _path(message.path)
     headers = [header(each) for each in message.headers]
     headers += [_cookie(cookie) for cookie in message.cookies]
@@ -53,6 +57,8 @@ def match(message: route_rule_pb2.HttpMatch) -> parsed.Match:
         match=planned,
         precedence=_precedence(planned, message.path),
         port=message.port if message.HasField("port") else None,
+        position=position,
+        clients=clients,
     )
 
 

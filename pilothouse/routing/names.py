@@ -11,6 +11,7 @@ Cluster keys get their names from whoever translates the plan; the rest is named
     external:NAME.NAMESPACE:PORT  virtual host of an external service's port
     HOST                          virtual host at a gateway
     grpc|VIRTUAL-HOST             route configuration of a gRPC application for one virtual host
+    LISTENER|ROUTE                where the connections of a listener go that a route takes
 """
 
 from __future__ import annotations
@@ -41,7 +42,12 @@ def proxyless(virtual_host: str) -> str:
     return f"grpc|{virtual_host}"
 
 
-def route(rule: keys.ObjectKey, *, position: int, name: str, grpc: bool = False) -> str:
-    """A route of a rule; its position counts from 0, as in field paths."""
-    place = f"{rule}/grpc/{position}" if grpc else f"{rule}/{position}"
+def forward(listener: str, route: str) -> str:
+    """Where the connections go that a route takes at a listener."""
+    return f"{listener}|{route}"
+
+
+def route(rule: keys.ObjectKey, *, position: int, name: str, family: str = "http") -> str:
+    """A route of a rule; its position counts from 0 in its family, as in field paths."""
+    place = f"{rule}/{position}" if family == "http" else f"{rule}/{family}/{position}"
     return f"{place}/{name}" if name else place

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pilothouse.model import keys, secrets
 from pilothouse.routing import plan, treatment, upstreams
@@ -26,6 +26,36 @@ class Ref(NamedTuple):
         return f"{'external service' if self.external else 'service'} {self.key}"
 
 
+Transport = Literal["http", "tls", "tcp", "udp"]
+"""What a route is for; gRPC is HTTP."""
+
+
+class Source(NamedTuple):
+    """A test of the proxy that sends; all of it must hold, and empty parts test nothing."""
+
+    service: keys.ServiceKey | None
+    """It is one of the endpoints of this service."""
+    labels: keys.Labels
+    namespace: str
+
+
+MESH = keys.ObjectKey("Mesh", "", "mesh")
+"""Stands for the mesh among gateways."""
+
+
+class Clients(NamedTuple):
+    """Whose requests or connections a match takes."""
+
+    source: Source | None = None
+    """Only those of such proxies in the mesh; None for all."""
+    gateways: tuple[keys.ObjectKey, ...] = ()
+    """Only those that come through one of these MeshGateways, or through ``MESH``; sorted; empty
+    for all."""
+
+
+EVERYBODY = Clients()
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
     """A match of a route, and its place in the order of all routes of a host."""
@@ -37,6 +67,9 @@ class Match:
     """
     port: int | None = None
     """Only requests for this port; None for all."""
+    position: int = 0
+    """Among the matches of the route, as written."""
+    clients: Clients = EVERYBODY
 
 
 ANYTHING = plan.RouteMatch()
@@ -82,11 +115,48 @@ class RuleRoute:
     retry: plan.Retry | None
     rewrite: treatment.Rewrite | None
     treatment: treatment.Treatment
+    transport: Transport = "http"
 
     @property
     def reached(self) -> tuple[Destination, ...]:
         """Where its requests or copies of them may go."""
         return (*self.destinations, *(mirror.destination for mirror in self.mirrors))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionMatch:
+    """A match of a route for connections; what is empty or None takes all."""
+
+    position: int
+    server_names: tuple[str, ...] = ()
+    """Lower case, sorted."""
+    destinations: tuple[str, ...] = ()
+    """Networks, sorted."""
+    sources: tuple[str, ...] = ()
+    """Networks, sorted."""
+    port: int | None = None
+    clients: Clients = EVERYBODY
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionRoute:
+    """One entry of ``spec.tls``, ``spec.tcp`` or ``spec.udp``."""
+
+    transport: Transport
+    position: int
+    field: str
+    """Its path: ``spec.tcp[0]``."""
+    name: str
+    """As in the plan: with kind, namespace and name of the rule."""
+    matches: tuple[ConnectionMatch, ...]
+    """At least one."""
+    destinations: tuple[Destination, ...]
+    idle_timeout_ms: int
+
+    @property
+    def reached(self) -> tuple[Destination, ...]:
+        """Where its connections may go."""
+        return self.destinations
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +181,13 @@ class Rule:
     parents: tuple[Parent, ...]
     hosts: tuple[str, ...]
     routes: tuple[RuleRoute, ...]
+    connections: tuple[ConnectionRoute, ...] = ()
+    """Those of ``tls``, then of ``tcp``, then of ``udp``."""
+
+    @property
+    def every(self) -> tuple[RuleRoute | ConnectionRoute, ...]:
+        """All of its routes, in the order of their fields."""
+        return (*self.routes, *self.connections)
 
     @property
     def from_ingress(self) -> bool:

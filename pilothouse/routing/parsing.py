@@ -11,20 +11,11 @@ from pilothouse.api.config.v1alpha1 import (
     external_service_pb2,
     mesh_config_pb2,
     mesh_gateway_pb2,
-    route_rule_pb2,
 )
-from pilothouse.config import grpc_routes, objects
+from pilothouse.config import objects
 from pilothouse.model import keys, secrets
-from pilothouse.routing import (
-    http_actions,
-    http_matches,
-    names,
-    parsed,
-    policies,
-    readers,
-    treatments,
-)
 from pilothouse.routing import memo as memory
+from pilothouse.routing import parsed, policies, readers, route_rules
 
 MESH_CONFIG = keys.ObjectKey("MeshConfig", objects.ROOT_NAMESPACE, "default")
 """The only MeshConfig that is used."""
@@ -56,86 +47,11 @@ def parse(memo: memory.Memo, configs: Mapping[keys.ObjectKey, objects.Config]) -
 
     mesh = configs.get(MESH_CONFIG)
     return Objects(
-        rules=read("RouteRule", rule),
+        rules=read("RouteRule", route_rules.rule),
         policies=read("DestinationPolicy", policies.policy),
         externals=read("ExternalService", external),
         gateways=read("MeshGateway", gateway),
         tracing=None if mesh is None else memo.leaf(tracing, mesh.key, mesh),
-    )
-
-
-def rule(config: objects.Config) -> parsed.Rule:
-    """Read a RouteRule."""
-    spec = cast("route_rule_pb2.RouteRuleSpec", config.spec)
-    return parsed.Rule(
-        key=config.key,
-        origins=readers.origins(config.meta),
-        created=config.meta.created,
-        priority=spec.priority,
-        parents=tuple(_parent(parent, namespace=config.key.namespace) for parent in spec.parents),
-        hosts=tuple(sorted({host.lower() for host in spec.hosts})),
-        routes=tuple(
-            _route(route, rule=config.key, position=position, grpc=position - len(spec.http))
-            for position, route in enumerate(
-                (*spec.http, *(grpc_routes.as_http(route) for route in spec.grpc))
-            )
-        ),
-    )
-
-
-def _parent(parent: route_rule_pb2.ParentReference, *, namespace: str) -> parsed.Parent:
-    space = parent.namespace or namespace
-    port = parent.port if parent.HasField("port") else None
-    if parent.WhichOneof("parent") == "gateway":
-        key = keys.ObjectKey("MeshGateway", space, parent.gateway)
-        return parsed.Parent(gateway=key, port=port, listener=parent.listener)
-    external = parent.WhichOneof("parent") == "external_service"
-    name = parent.external_service if external else parent.service
-    return parsed.Parent(ref=parsed.Ref(external, keys.ServiceKey(space, name)), port=port)
-
-
-def _route(
-    route: route_rule_pb2.HttpRoute, *, rule: keys.ObjectKey, position: int, grpc: int
-) -> parsed.RuleRoute:
-    """Read a route; ``grpc`` is its position among gRPC routes, negative for an HTTP route."""
-    matches = tuple(http_matches.match(match) for match in route.matches)
-    return parsed.RuleRoute(
-        position=position,
-        field=f"spec.http[{position}]" if grpc < 0 else f"spec.grpc[{grpc}]",
-        name=names.route(
-            rule, position=position if grpc < 0 else grpc, name=route.name, grpc=grpc >= 0
-        ),
-        matches=matches or (http_matches.match(route_rule_pb2.HttpMatch()),),
-        destinations=tuple(
-            _destination(destination, namespace=rule.namespace)
-            for destination in route.destinations
-        ),
-        mirrors=tuple(
-            parsed.Mirror(
-                destination=_destination(mirror.destination, namespace=rule.namespace),
-                millionths=readers.millionths(mirror),
-            )
-            for mirror in route.mirrors
-        ),
-        answer=http_actions.answer(route),
-        timeout_ms=readers.milliseconds(route.timeout),
-        retry=http_actions.retry(route.retry),
-        rewrite=http_actions.rewrite(route),
-        treatment=treatments.treatment(route),
-    )
-
-
-def _destination(destination: route_rule_pb2.Destination, *, namespace: str) -> parsed.Destination:
-    external = destination.WhichOneof("target") == "external_service"
-    name = destination.external_service if external else destination.service
-    key = keys.ServiceKey(destination.namespace or namespace, name)
-    return parsed.Destination(
-        ref=parsed.Ref(external, key),
-        port=destination.port if destination.HasField("port") else None,
-        labels=keys.labels(dict(destination.labels)),
-        weight=destination.weight if destination.HasField("weight") else 1,
-        request_headers=treatments.headers(destination.request_headers),
-        response_headers=treatments.headers(destination.response_headers),
     )
 
 

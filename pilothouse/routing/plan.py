@@ -47,6 +47,8 @@ class ClusterKey:
     scope: str = ""
     """Namespace of the clients whose own policy shapes it; empty for the cluster that everybody
     shares."""
+    udp: bool = False
+    """True when ``port`` is one of UDP, which is another than that of TCP with the same number."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +267,7 @@ class Listener:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TcpForward:
-    """Where the connections of a chain go.
+    """Where the connections of a chain go, or the sessions of a UDP port.
 
     A resource of its own: another answer touches no listener, and so no connection that is open.
     """

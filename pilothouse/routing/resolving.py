@@ -37,31 +37,36 @@ def resolve(
         case None:
             return Unresolved(reason="BackendNotFound", message=f"{ref} does not exist")
         case registry.Service():
-            return _service(destination, target, site.port)
+            return _service(destination, target, site.port, site.transport)
         case parsed.External():
             return _external(destination, target, site)
 
 
 def _service(
-    destination: parsed.Destination, service: registry.Service, requested: int
+    destination: parsed.Destination,
+    service: registry.Service,
+    requested: int,
+    transport: parsed.Transport,
 ) -> Resolution:
     if service.external_name is not None:
         text = f"{destination.ref} is of type ExternalName, which has no endpoints"
         return Unresolved(reason="UnsupportedValue", message=text)
-    open_ports = rules.routable_ports(service)
+    open_ports = rules.routable_ports(service, transport)
     if destination.port is not None:
         found = [port for port in open_ports if port.number == destination.port]
     else:
+        fitting = [port for port in open_ports if port.protocol.is_http == (transport == "http")]
         found = [port for port in open_ports if port.number == requested] or _only(
-            [port for port in open_ports if port.protocol.is_http] or list(open_ports)
+            fitting or list(open_ports)
         )
     if not found:
-        return _no_port(destination, requested)
+        return _no_port(destination, requested, transport)
     return plan.ClusterKey(
         direction=plan.Direction.OUTBOUND,
         port=found[0].number,
         service=service.key,
         labels=destination.labels,
+        udp=transport == "udp",
     )
 
 
@@ -76,18 +81,24 @@ def _external(
         # Fails closed: whatever the rule says, a sidecar has no way out past the egress gateway.
         text = f"{destination.ref} is reached from here through the egress gateway only"
         return Unresolved(reason="RefNotPermitted", message=text, status=503)
+    if site.transport == "udp":
+        text = f"{destination.ref} has no ports of UDP"
+        return Unresolved(reason="PortNotFound", message=text)
     numbers = [port.number for port in external.ports]
     wanted = site.port if destination.port is None else destination.port
     if wanted not in numbers:
         if destination.port is not None or len(numbers) != 1:
-            return _no_port(destination, site.port)
+            return _no_port(destination, site.port, site.transport)
         wanted = numbers[0]
     return catalogue.external_cluster_key(external.key, wanted)
 
 
-def _no_port(destination: parsed.Destination, requested: int) -> Unresolved:
+def _no_port(
+    destination: parsed.Destination, requested: int, transport: parsed.Transport
+) -> Unresolved:
     if destination.port is not None:
-        text = f"{destination.ref} has no port {destination.port}"
+        kind = "port of UDP" if transport == "udp" else "port"
+        text = f"{destination.ref} has no {kind} {destination.port}"
     else:
         text = f"{destination.ref} has no port {requested} and more than one other: name one"
     return Unresolved(reason="PortNotFound", message=text)

@@ -123,7 +123,7 @@ def _compile(
         action = actions.action(bound, route, site=site, itself=itself)
         for key in actions.clusters(action):
             used[key] = _is_extra(key, site, bound)
-        for position, match in enumerate(route.matches):
+        for match in route.matches:
             if match.port not in (None, site.port):
                 continue
             order = (
@@ -132,7 +132,7 @@ def _compile(
                 match.precedence,
                 parsed.seniority(rule),
                 route.position,
-                position,
+                match.position,
             )
             planned = plan.Route(
                 name=route.name,
@@ -142,7 +142,9 @@ def _compile(
                 origins=rule.origins,
             )
             candidates.append(
-                _Candidate(order, tier, rule.key, route.position, position, route.field, planned)
+                _Candidate(
+                    order, tier, rule.key, route.position, match.position, route.field, planned
+                )
             )
     return _Compiled(candidates=tuple(candidates), uses=tuple(used.items()), origins=rule.origins)
 
@@ -194,7 +196,7 @@ def _shadows(candidates: list[_Candidate], *, tier: int) -> tuple[Shadow, ...]:
 
 def cluster_order(key: plan.ClusterKey) -> tuple[object, ...]:
     """The order of clusters in a layer."""
-    return (key.external, key.service or (), key.port, key.labels, key.scope)
+    return (key.external, key.service or (), key.port, key.udp, key.labels, key.scope)
 
 
 def merge_origins(*origins: plan.Origins) -> plan.Origins:

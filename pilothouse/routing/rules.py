@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 from pilothouse.model import keys
 from pilothouse.model import services as registry
@@ -15,8 +15,13 @@ from pilothouse.routing import parsed
 Target = registry.Service | parsed.External | None
 """What a destination names; None when it does not exist."""
 
-Labelled = tuple[int, keys.Labels]
-"""A port of a service, and the labels of the endpoints that count."""
+
+class Labelled(NamedTuple):
+    """A port of a service, and the labels of the endpoints that count."""
+
+    port: int
+    labels: keys.Labels
+    udp: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,8 @@ class Bound:
     targets: Mapping[parsed.Ref, Target]
     uses: tuple[tuple[keys.ServiceKey, Labelled], ...] = ()
     """Services with the ports and labels that it may send to, wherever it applies; sorted."""
+    sources: tuple[parsed.Source, ...] = ()
+    """The tests of clients in its matches, each once."""
 
 
 class Attached(NamedTuple):
@@ -65,7 +72,7 @@ def bind(
     """Look up the destinations of all rules; the answer is in key order."""
     bound: dict[keys.ObjectKey, Bound] = {}
     for rule in rules:
-        refs = {destination.ref for route in rule.routes for destination in route.reached}
+        refs = {destination.ref for route in rule.every for destination in route.reached}
         targets: list[tuple[parsed.Ref, Target]] = [
             (ref, externals.get(ref.key) if ref.external else services.get(ref.key))
             for ref in sorted(refs)
@@ -77,24 +84,76 @@ def bind(
 def _bind(rule: parsed.Rule, targets: tuple[tuple[parsed.Ref, Target], ...]) -> Bound:
     by_ref = dict(targets)
     uses = {
-        (destination.ref.key, (port, destination.labels))
-        for route in rule.routes
+        (destination.ref.key, Labelled(port, destination.labels, route.transport == "udp"))
+        for route in rule.every
         for destination in route.reached
-        for port in possible_ports(destination, by_ref[destination.ref])
+        for port in possible_ports(destination, by_ref[destination.ref], route.transport)
     }
-    return Bound(rule=rule, targets=by_ref, uses=tuple(sorted(uses)))
+    return Bound(rule=rule, targets=by_ref, uses=tuple(sorted(uses)), sources=_sources(rule))
 
 
-def routable_ports(service: registry.Service) -> tuple[registry.Port, ...]:
-    """The ports that a destination may name; a rule that does says itself that HTTP is spoken."""
-    return tuple(port for port in service.ports if port.protocol != registry.AppProtocol.UDP)
+def _sources(rule: parsed.Rule) -> tuple[parsed.Source, ...]:
+    found = (match.clients.source for route in rule.every for match in route.matches)
+    return tuple(dict.fromkeys(source for source in found if source is not None))
 
 
-def possible_ports(destination: parsed.Destination, target: Target) -> tuple[int, ...]:
+def restricted(rule: parsed.Rule, taken: Callable[[parsed.Clients], bool]) -> parsed.Rule:
+    """The rule with those matches only whose clients are taken, and the routes that have some."""
+    return dataclasses.replace(
+        rule,
+        routes=tuple(_restricted(rule.routes, taken)),
+        connections=tuple(_restricted(rule.connections, taken)),
+    )
+
+
+R = TypeVar("R", parsed.RuleRoute, parsed.ConnectionRoute)
+
+
+def _restricted(routes: tuple[R, ...], taken: Callable[[parsed.Clients], bool]) -> Iterator[R]:
+    for route in routes:
+        matches = tuple([match for match in route.matches if taken(match.clients)])
+        if len(matches) == len(route.matches):
+            yield route
+        elif matches:
+            yield dataclasses.replace(route, matches=matches)
+
+
+def at(bound: Bound, place: keys.ObjectKey) -> Bound:
+    """A rule as it is at one of its parents: without the matches for others.
+
+    Args:
+        bound: The rule.
+        place: A gateway, or `parsed.MESH`. No client at a gateway is a proxy of the mesh, so a test
+            of such takes none there.
+    """
+
+    def taken(clients: parsed.Clients) -> bool:
+        elsewhere = clients.gateways and place not in clients.gateways
+        return not elsewhere and (clients.source is None or place == parsed.MESH)
+
+    rule = restricted(bound.rule, taken)
+    if rule == bound.rule:
+        return bound
+    return dataclasses.replace(bound, rule=rule, sources=_sources(rule))
+
+
+def routable_ports(
+    service: registry.Service, transport: parsed.Transport = "http"
+) -> tuple[registry.Port, ...]:
+    """The ports that a destination may name; a rule that does says itself what is spoken there."""
+    udp = transport == "udp"
+    return tuple(
+        port for port in service.ports if (port.protocol == registry.AppProtocol.UDP) == udp
+    )
+
+
+def possible_ports(
+    destination: parsed.Destination, target: Target, transport: parsed.Transport
+) -> tuple[int, ...]:
     """The ports of a service that a destination may mean, wherever requests are routed; sorted."""
     if not isinstance(target, registry.Service) or target.external_name is not None:
         return ()
-    numbers = {port.number for port in routable_ports(target)}
+    numbers = {port.number for port in routable_ports(target, transport)}
     return tuple(sorted(numbers if destination.port is None else numbers & {destination.port}))
 
 
@@ -107,8 +166,9 @@ def attach(
     producers: dict[str, dict[parsed.Ref, list[Attached]]] = {}
     consumers: dict[str, dict[parsed.Ref, list[Attached]]] = {}
     at_gateways: dict[keys.ObjectKey, list[Attached]] = {}
-    for key, rule in bound.items():
-        for parent in rule.rule.parents:
+    for key, whole in bound.items():
+        for parent in whole.rule.parents:
+            rule = memo.leaf(at, (key, parent.gateway), whole, parent.gateway or parsed.MESH)
             attached = Attached(parent.port, parent.listener, rule)
             if parent.gateway is not None:
                 gateway = gateways.get(parent.gateway)

@@ -3,14 +3,14 @@
 
 import pytest
 
-from pilothouse.routing import parsed, parsing
+from pilothouse.routing import parsed, route_rules
 from tests.support import meshes
 
 
 def read(spec: str) -> tuple[parsed.RuleRoute, ...]:
     """The routes of a rule."""
     (config,) = meshes.rule("r", f"{{parents: [{{service: a}}], {spec}}}").values()
-    return parsing.rule(config).routes
+    return route_rules.rule(config).routes
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from pilothouse.routing import parsed, parsing, plan
+from pilothouse.routing import parsed, plan, route_rules
 from tests.support import calls, meshes
 
 
@@ -13,7 +13,7 @@ def read(match: str) -> parsed.Match:
     """The only match of a rule."""
     (config,) = meshes.rule("r", f"{{parents: [{{service: a}}], http: [{{matches: [{match}]}}]}}")
     return (
-        parsing.rule(
+        route_rules.rule(
             meshes.rule("r", f"{{parents: [{{service: a}}], http: [{{matches: [{match}]}}]}}")[
                 config
             ]

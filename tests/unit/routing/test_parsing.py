@@ -6,7 +6,7 @@ from google.protobuf import duration_pb2
 
 from pilothouse.config import objects
 from pilothouse.model import keys
-from pilothouse.routing import parsing, plan, readers
+from pilothouse.routing import parsing, plan, readers, route_rules
 from tests.support import meshes
 
 
@@ -17,7 +17,7 @@ def only(found: dict[keys.ObjectKey, objects.Config]) -> objects.Config:
 
 def route(text: str):
     """The only route of a rule."""
-    (found,) = parsing.rule(
+    (found,) = route_rules.rule(
         only(meshes.rule("r", f"{{parents: [{{service: a}}], http: [{text}]}}"))
     ).routes
     return found
@@ -130,7 +130,7 @@ def test_redirects(redirect: str, expected: plan.Redirect):
 
 def test_names_of_routes():
     """Kind, namespace, name and position; and the route's own name where it has one."""
-    rule = parsing.rule(
+    rule = route_rules.rule(
         only(
             meshes.rule(
                 "r.shop",
