@@ -70,6 +70,11 @@ def cluster(key: plan.ClusterKey) -> str:
     return f"{name[: MAX_LENGTH - _HASH_DIGITS - 1]}~{digest}"
 
 
+def cluster_or_none(key: plan.ClusterKey | None) -> str:
+    """The name of a cluster, or of the one that never exists."""
+    return UNRESOLVED if key is None else cluster(key)
+
+
 def parse_cluster(name: str) -> plan.ClusterKey:
     """Read the name of a cluster.
 

@@ -7,8 +7,9 @@ equal plans end in one and the same snapshot, and an unchanged layer is an uncha
 is how the streams see that there is nothing to send.
 
 Certificates: a listener refers to the certificates that are there. One that is missing takes
-nothing from its neighbours; a listener that has none left is left out, since it could only refuse
-connections, and must never serve in the clear. A certificate that is deleted is no longer served.
+nothing from its neighbours; a chain that has none left, or that cannot check its clients, refuses
+connections, and a listener of nothing but such chains is left out. None ever serves in the clear. A
+certificate that is deleted is no longer served.
 A cluster that cannot show its own has no endpoints, so its requests get 503: Envoy would hold back
 all clusters while it waits for the certificate.
 """
@@ -20,7 +21,7 @@ import weakref
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-from pilothouse.envoy import clusters, endpoints, listeners, memo, proxyless, routes
+from pilothouse.envoy import clusters, endpoints, listeners, memo, proxyless, routes, tcp_forwards
 from pilothouse.envoy import secrets as certificates
 from pilothouse.model import secrets
 from pilothouse.routing import plan
@@ -100,7 +101,8 @@ class Translator:
     def __init__(self) -> None:
         self._clusters = memo.Memo(clusters.resource)
         self._endpoints = memo.Memo(endpoints.resource)
-        self._listeners = memo.Memo(listeners.resource)
+        self._listeners = memo.Memo(listeners.Served.resource)
+        self._forwards = memo.Memo(tcp_forwards.resource)
         self._chunks = memo.Memo(routes.chunk)
         self._routes = memo.Memo(_Assembly.resource)
         self._certificates = memo.Memo(certificates.resource)
@@ -208,10 +210,11 @@ class Translator:
         plain: tuple[memo.Entry[Any, resources.Resource], ...] = (
             *map(self._clusters.entry, _open(layer, missing)),
             *map(self._endpoints.entry, layer.endpoints),
+            *map(self._forwards.entry, layer.tcp_forwards),
         )
         parts: list[_Part] = [(entry, entry.result) for entry in plain]
-        here = {configuration.name for configuration in layer.route_configurations}
-        ignoring = {one.route_configuration for one in layer.listeners if one.strip_port}
+        here = frozenset(configuration.name for configuration in layer.route_configurations)
+        ignoring = {name for one in layer.listeners for name in listeners.port_ignored(one)}
         for configuration in layer.route_configurations:
             chunks = tuple(map(self._chunks.entry, configuration.virtual_hosts))
             assembly = _Assembly(
@@ -220,17 +223,15 @@ class Translator:
             route = self._routes.entry(assembly)
             parts.append((route, route.result))
         for planned in layer.listeners:
-            served = _served(planned, missing)
+            served = listeners.served(planned, here=here, missing=missing)
             if served is not None:
-                # Its routes ignore the port themselves, which leaves the Host header as it is.
-                strip = served.strip_port and served.route_configuration not in here
-                listener = self._listeners.entry(_replaced(served, strip_port=strip))
+                listener = self._listeners.entry(served)
                 parts.append((listener, listener.result))
         return parts
 
 
 def _needed(layer: plan.Layer) -> _Secrets:
-    shown = (key for listener in layer.listeners for key in listener.certificates)
+    shown = (key for one in layer.listeners for key in listeners.secrets_of(one))
     return frozenset((*shown, *layer.client_certificates))
 
 
@@ -244,17 +245,3 @@ def _open(layer: plan.Layer, missing: _Secrets) -> Iterable[plan.Cluster]:
         else one
         for one in layer.clusters
     ]
-
-
-def _served(listener: plan.Listener, missing: _Secrets) -> plan.Listener | None:
-    """The listener with the certificates that are there; None when none of its own is."""
-    left = tuple(key for key in listener.certificates if key not in missing)
-    if listener.certificates and not left:
-        return None
-    return _replaced(listener, certificates=left)
-
-
-def _replaced(listener: plan.Listener, **changes: Any) -> plan.Listener:
-    """The listener with changes; the same object when nothing is changed."""
-    same = all(getattr(listener, name) == value for name, value in changes.items())
-    return listener if same else dataclasses.replace(listener, **changes)

@@ -6,17 +6,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from pilothouse.model import secrets
+from pilothouse.model import secrets as registry
 
 TlsVersion = Literal["1.0", "1.1", "1.2", "1.3"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ChainMatch:
-    """Which connections a chain takes; what is empty or None takes all.
-
-    A listener asks its chains in order, and the first that takes a connection has it.
-    """
+    """Which connections a chain takes: all that is set must hold."""
 
     server_names: tuple[str, ...] = ()
     """Lower case, sorted; ``*.example.com`` for any number of labels. With some of them the
@@ -36,7 +33,7 @@ ANY = ChainMatch()
 class ClientCertificates:
     """Which certificates of clients are accepted."""
 
-    authority: secrets.SecretKey
+    authority: registry.SecretKey
     """Whose ``ca.crt`` signs them; while it is missing nobody is let in."""
     required: bool = True
     subject_alt_names: tuple[str, ...] = ()
@@ -49,7 +46,7 @@ class ClientCertificates:
 class ServerTls:
     """How TLS is terminated."""
 
-    certificates: tuple[secrets.SecretKey, ...]
+    certificates: tuple[registry.SecretKey, ...]
     """In the order of the MeshGateway, the first is the default; at least one."""
     clients: ClientCertificates | None = None
     """None: no certificate is asked for."""
@@ -61,6 +58,11 @@ class ServerTls:
     alpn: tuple[str, ...] = ()
     """Protocols offered inside, best first; empty for none."""
 
+    @property
+    def secrets(self) -> tuple[registry.SecretKey, ...]:
+        """All that it needs, in order of use."""
+        return (*self.certificates, *((self.clients.authority,) if self.clients else ()))
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAddress:
@@ -70,3 +72,7 @@ class ClientAddress:
     """Proxies in front that are trusted to have written ``X-Forwarded-For``."""
     proxy_protocol: bool = False
     """True: each connection must begin with a PROXY protocol header."""
+
+
+FROM_CONNECTION = ClientAddress()
+"""It is the address that the connection comes from."""

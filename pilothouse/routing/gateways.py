@@ -8,7 +8,17 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pilothouse.model import keys, secrets
-from pilothouse.routing import catalogue, clusters, names, parsed, plan, routes, rules, tracing
+from pilothouse.routing import (
+    accepting,
+    catalogue,
+    clusters,
+    names,
+    parsed,
+    plan,
+    routes,
+    rules,
+    tracing,
+)
 from pilothouse.routing import memo as memory
 
 
@@ -222,7 +232,12 @@ def listeners(
 
 def layer(found: Gateways, listeners: tuple[plan.Listener, ...]) -> plan.Layer:
     """The layer of the proxies that serve a set of gateways in the same way."""
-    certificates = {key for listener in listeners for key in listener.certificates}
+    certificates = {
+        key
+        for listener in listeners
+        for chain in listener.chains
+        for key in (chain.tls.secrets if chain.tls else ())
+    }
     certificates.update(found.served)
     return plan.Layer(
         clusters=found.clusters,
@@ -237,16 +252,17 @@ def _listener(port: OpenPort, address: str, traced: plan.Tracing | None) -> plan
     certificates: dict[secrets.SecretKey, None] = {}
     for one in port.listeners:
         certificates.update(dict.fromkeys(one.listener.certificates))
+    name = names.gateway(port.port)
+    serves = plan.Http(route_configuration=name, edge=True, strip_port=True, tracing=traced)
+    tls = None
+    if certificates:
+        tls = accepting.ServerTls(certificates=tuple(certificates), alpn=("h2", "http/1.1"))
     return plan.Listener(
-        name=names.gateway(port.port),
+        name=name,
         direction=plan.Direction.INBOUND,
         address=address,
         port=port.port,
-        route_configuration=names.gateway(port.port),
-        certificates=tuple(certificates),
-        edge=True,
-        strip_port=True,
-        tracing=traced,
+        chains=(plan.Chain(name=name, serves=serves, tls=tls),),
         origins=routes.merge_origins(
             *(one.served.gateway.origins for one in port.listeners),
             traced.origins if traced else (),

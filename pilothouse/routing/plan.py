@@ -13,7 +13,7 @@ import enum
 from typing import Literal
 
 from pilothouse.model import keys, secrets, services
-from pilothouse.routing import header_tests, treatment, upstreams
+from pilothouse.routing import accepting, header_tests, treatment, upstreams
 
 Origins = tuple[keys.ObjectKey, ...]
 """Keys of the config objects that a part comes from, sorted; with the objects those were derived
@@ -246,22 +246,72 @@ class Tracing:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
-    """A port that the proxy listens on for HTTP, and the route configuration it uses."""
+class Http:
+    """A chain whose requests are routed one by one."""
 
-    name: str
-    direction: Direction
-    address: str
-    port: int
     route_configuration: str
-    certificates: tuple[secrets.SecretKey, ...] = ()
-    """The certificates; their order is that of the MeshGateway, the first is the default; empty
-    means plain HTTP."""
     edge: bool = False
     """True at a gateway: request headers of the outside are not trusted."""
     strip_port: bool = False
     """True: the port in the Host header takes no part in matching."""
     tracing: Tracing | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tcp:
+    """A chain whose connections are sent on as they are, or as TLS has them inside."""
+
+    forward: str
+    """Name of a TcpForward."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Udp:
+    """The chain of a UDP listener: the datagrams of a session go to one endpoint."""
+
+    cluster: ClusterKey | None
+    """None: nowhere."""
+    idle_timeout_ms: int = 60_000
+    """Greater than 0."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """What becomes of connections that a listener accepts."""
+
+    name: str
+    """Unique in its listener; of one that takes all connections, the listener's own."""
+    serves: Http | Tcp | Udp
+    tls: accepting.ServerTls | None = None
+    """How TLS is terminated; None leaves connections as they are."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which connections a chain gets."""
+
+    match: accepting.ChainMatch
+    chain: str
+    """Its name. One chain may have several choices, and they need not be next to each other."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A port that the proxy listens on."""
+
+    name: str
+    direction: Direction
+    address: str
+    port: int
+    chains: tuple[Chain, ...]
+    """At least one, sorted by name; a UDP listener has one, without TLS."""
+    choices: tuple[Choice, ...] = ()
+    """The first whose match takes a connection has it; one that none takes is closed. Empty: the
+    only chain takes all."""
+    transport: Literal["tcp", "udp"] = "tcp"
+    http3: bool = False
+    """True: the same port of UDP serves HTTP/3; its only chain serves HTTP with TLS."""
+    client_address: accepting.ClientAddress = accepting.FROM_CONNECTION
     origins: Origins = ()
 
 

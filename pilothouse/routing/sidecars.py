@@ -85,24 +85,43 @@ def listeners_layer(
     traced = tracing.listener_tracing(mesh, service)
     origins = traced.origins if traced else ()
     inbound = tuple(
-        plan.Listener(
-            name=names.inbound(port),
+        http_listener(
+            names.inbound(port),
             direction=plan.Direction.INBOUND,
             address=bind_address,
             port=port,
-            route_configuration=names.inbound(port),
             tracing=traced,
             origins=origins,
         )
         for port, _ in ports
     )
-    proxy = plan.Listener(
-        name=names.HTTP_PROXY,
+    proxy = http_listener(
+        names.HTTP_PROXY,
         direction=plan.Direction.OUTBOUND,
         address=bind_address,
         port=outbound_port,
-        route_configuration=names.HTTP_PROXY,
         tracing=traced,
         origins=origins,
     )
     return plan.Layer(listeners=(*inbound, proxy))
+
+
+def http_listener(
+    name: str,
+    *,
+    direction: plan.Direction,
+    address: str,
+    port: int,
+    tracing: plan.Tracing | None = None,
+    origins: plan.Origins = (),
+) -> plan.Listener:
+    """A listener whose connections are all plain HTTP; its routes and its chain have its name."""
+    serves = plan.Http(route_configuration=name, tracing=tracing)
+    return plan.Listener(
+        name=name,
+        direction=direction,
+        address=address,
+        port=port,
+        chains=(plan.Chain(name=name, serves=serves),),
+        origins=origins,
+    )

@@ -13,7 +13,7 @@ from pilothouse.envoy import clusters, endpoints, listeners, routes
 from pilothouse.model import keys, proxy, secrets
 from pilothouse.routing import plan
 from pilothouse.xds import resources, types
-from tests.support import fleet, waiting, xds_server
+from tests.support import envoy_plans, fleet, waiting, xds_server
 
 pytestmark = pytest.mark.envoy
 EXISTING, WANTED = 18081, 18082
@@ -41,16 +41,9 @@ def _assignment(name: str) -> resources.Resource:
 def _listener(
     name: str, address: str, port: int, *certificates: secrets.SecretKey
 ) -> resources.Resource:
-    made = listeners.resource(
-        plan.Listener(
-            name=name,
-            direction=plan.Direction.OUTBOUND,
-            address=address,
-            port=port,
-            route_configuration=name,
-            certificates=certificates,
-        )
-    )
+    made = listeners.Served(
+        envoy_plans.listener(name, address=address, port=port, certificates=certificates)
+    ).resource()
     assert listener_pb2.Listener.FromString(made.body).name == name
     return made
 

@@ -69,9 +69,11 @@ def send(whole: plan.ProxyPlan | plan.NotReady, call: Call) -> Outcome:
     listeners = {one.name: one for layer in whole.layers for one in layer.listeners}
     listener = listeners[call.listener]
     configurations = {one.name: one for layer in whole.layers for one in layer.route_configurations}
-    configuration = configurations[listener.route_configuration]
+    (chain,) = listener.chains
+    assert isinstance(chain.serves, plan.Http), chain
+    configuration = configurations[chain.serves.route_configuration]
     authority = call.authority.lower()
-    if listener.strip_port:
+    if chain.serves.strip_port:
         authority = re.sub(r":\d+$", "", authority)
     host = _virtual_host(configuration, authority)
     for route in host.routes if host else ():

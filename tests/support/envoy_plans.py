@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans for the tests of the envoy room: short ways to write one, and the golden cases."""
 
+import dataclasses
 from typing import Any
 
 from pilothouse.model import keys, secrets, services
-from pilothouse.routing import plan, upstreams
+from pilothouse.routing import accepting, plan, upstreams
 
 LOOPBACK = "127.0.0.1"
+ALPN = ("h2", "http/1.1")
 SHOP_TLS = secrets.SecretKey("default", "shop-tls")
 API_TLS = secrets.SecretKey("default", "api-tls")
 RULE = keys.ObjectKey("RouteRule", "default", "reviews")
@@ -80,13 +82,21 @@ def routes(name: str, *hosts: plan.VirtualHost) -> plan.RouteConfiguration:
     return plan.RouteConfiguration(name=name, virtual_hosts=ordered)
 
 
-def listener(name: str, **parts: Any) -> plan.Listener:
-    """A listener of this machine on a port that it finds; its routes have its name."""
+def listener(
+    name: str, *, certificates: tuple[secrets.SecretKey, ...] = (), **parts: Any
+) -> plan.Listener:
+    """A listener of this machine on a port that it finds; its routes have its name.
+
+    What `plan.Http` knows goes to its one chain, which terminates TLS if there are certificates.
+    """
+    known = {field.name for field in dataclasses.fields(plan.Http)}
+    http = {"route_configuration": name} | {one: parts.pop(one) for one in known & {*parts}}
+    tls = accepting.ServerTls(certificates=certificates, alpn=ALPN) if certificates else None
     given: dict[str, Any] = {
         "direction": plan.Direction.OUTBOUND,
         "address": LOOPBACK,
         "port": 0,
-        "route_configuration": name,
+        "chains": (plan.Chain(name=name, serves=plan.Http(**http), tls=tls),),
     }
     return plan.Listener(name=name, **(given | parts))
 

@@ -186,7 +186,7 @@ def test_a_listener_as_others_read_it(*, edge: bool):
     """Address, certificates in the plan's order, and the manager's view of its peers."""
     both = (envoy_plans.SHOP_TLS, envoy_plans.API_TLS)
     planned = listener("gateway|8443", port=8443, certificates=both, edge=edge)
-    read = independent.listener.Listener.parse(listeners.resource(planned).body)
+    read = independent.listener.Listener.parse(listeners.Served(planned).resource().body)
     assert read.address.socket_address.port_value == 8443
     (chain,) = read.filter_chains
     context = independent.tls.DownstreamTlsContext.parse(chain.transport_socket.typed_config.value)

@@ -19,6 +19,13 @@ def sidecar(*known: object, of: proxy.Proxy, **parts: object) -> plan.ProxyPlan:
     return meshes.planned(meshes.mesh(*known, **parts), of)
 
 
+def http(listener: plan.Listener) -> plan.Http:
+    """What its only chain serves."""
+    (chain,) = listener.chains
+    assert isinstance(chain.serves, plan.Http)
+    return chain.serves
+
+
 def test_a_sidecar_listens_in_the_stead_of_its_application():
     """On the ports that services lead to, at its own address; and as HTTP proxy."""
     whole = sidecar(
@@ -35,7 +42,7 @@ def test_a_sidecar_listens_in_the_stead_of_its_application():
     }
     assert listeners["inbound|9080"].direction == plan.Direction.INBOUND
     assert listeners["http-proxy"].direction == plan.Direction.OUTBOUND
-    assert not any(one.edge or one.strip_port for one in listeners.values())
+    assert not any(one.edge or one.strip_port for one in map(http, listeners.values()))
     (inbound,) = (one for one in all_of(whole, "clusters") if one.key.service is None)
     assert inbound.addresses == (plan.Address(host="127.0.0.8", port=9080),)
 
@@ -304,12 +311,12 @@ def test_listeners_of_a_gateway():
         created=2,
     )
     whole = sidecar(old, young, of=meshes.edge(bind_address="127.0.0.3"))
-    http, https = all_of(whole, "listeners")
-    assert (http.name, http.port, http.certificates) == ("gateway|80", 80, ())
-    assert (https.name, https.port, https.address) == ("gateway|443", 443, "127.0.0.3")
-    assert [key.name for key in https.certificates] == ["b", "a", "c"]
-    assert http.edge
-    assert https.edge
+    plain, secure = all_of(whole, "listeners")
+    assert (plain.name, plain.port, plain.chains[0].tls) == ("gateway|80", 80, None)
+    assert (secure.name, secure.port, secure.address) == ("gateway|443", 443, "127.0.0.3")
+    assert [key.name for key in secure.chains[0].tls.certificates] == ["b", "a", "c"]
+    assert http(plain).edge
+    assert http(secure).edge
     assert all_of(whole, "certificates") == tuple(
         secrets.SecretKey("default", name) for name in "abc"
     )
@@ -346,10 +353,11 @@ def test_tracing(spec: str, resolution: str, port: int, sampling: float):
     assert (collector.resolution, collector.http2) == (resolution, True)
     assert collector.addresses[0].port == port
     for listener in all_of(whole, "listeners"):
-        assert listener.tracing is not None
-        assert listener.tracing.collector == collector.key
-        assert listener.tracing.sampling_percent == sampling
-        assert listener.tracing.service_name == "reviews.default"
+        traced = http(listener).tracing
+        assert traced is not None
+        assert traced.collector == collector.key
+        assert traced.sampling_percent == sampling
+        assert traced.service_name == "reviews.default"
 
 
 @pytest.mark.parametrize(
@@ -370,4 +378,4 @@ def test_the_name_in_traces(name: str, labels: dict[str, str], service: str):
         meshes.tracing("{address: 192.0.2.7}"),
         of=meshes.sidecar(name, labels=keys.labels(labels)),
     )
-    assert whole.layers[-2].listeners[0].tracing.service_name == service
+    assert http(whole.layers[-2].listeners[0]).tracing.service_name == service

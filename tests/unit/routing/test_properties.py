@@ -253,7 +253,8 @@ def test_every_plan_is_whole(one: state.MeshState):
         }
         for layer in whole.layers:
             for listener in layer.listeners:
-                assert listener.route_configuration in configurations
+                for chain in listener.chains:
+                    assert chain.serves.route_configuration in configurations
         for configuration in configurations.values():
             check(configuration, by_key)
 

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS that a listener terminates, in Envoy's words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf import duration_pb2
+
+from pilothouse.api.envoy.config.core.v3 import base_pb2
+from pilothouse.api.envoy.extensions.transport_sockets.tls.v3 import (
+    common_pb2,
+    secret_pb2,
+    tls_pb2,
+)
+from pilothouse.envoy import names, wire
+from pilothouse.routing import accepting
+
+HANDSHAKE_TIMEOUT: Final = duration_pb2.Duration(seconds=15)
+_VERSIONS: Final = {
+    "1.0": common_pb2.TlsParameters.TLSv1_0,
+    "1.1": common_pb2.TlsParameters.TLSv1_1,
+    "1.2": common_pb2.TlsParameters.TLSv1_2,
+    "1.3": common_pb2.TlsParameters.TLSv1_3,
+}
+
+
+def context(tls: accepting.ServerTls) -> tls_pb2.DownstreamTlsContext:
+    """What a client is asked and offered; Envoy picks the certificate by SNI, else the first."""
+    made = tls_pb2.DownstreamTlsContext(
+        common_tls_context=tls_pb2.CommonTlsContext(
+            tls_params=common_pb2.TlsParameters(
+                tls_minimum_protocol_version=_VERSIONS[tls.min_version],
+                cipher_suites=tls.ciphers,
+            ),
+            alpn_protocols=tls.alpn,
+            tls_certificate_sds_secret_configs=[
+                secret_pb2.SdsSecretConfig(name=names.secret(key), sds_config=wire.ADS)
+                for key in tls.certificates
+            ],
+        )
+    )
+    if tls.max_version is not None:
+        made.common_tls_context.tls_params.tls_maximum_protocol_version = _VERSIONS[tls.max_version]
+    return made
+
+
+def transport_socket(tls: accepting.ServerTls) -> base_pb2.TransportSocket:
+    """The socket of a chain that terminates TLS."""
+    return base_pb2.TransportSocket(
+        name="envoy.transport_sockets.tls", typed_config=wire.packed(context(tls))
+    )
