@@ -20,6 +20,7 @@ from bench import (
     gateway_route,
     generation,
     idle_proxies,
+    istio_generation,
     machine,
     reconnect,
     results,
@@ -29,7 +30,7 @@ from bench import (
 _ALL = (
     *(endpoint_fanout.BENCHMARK, endpoint_unwatched.BENCHMARK, gateway_route.BENCHMARK),
     *(reconnect.BENCHMARK, route_change.BENCHMARK, cold_build.BENCHMARK),
-    *(idle_proxies.BENCHMARK, generation.BENCHMARK, churn.BENCHMARK),
+    *(idle_proxies.BENCHMARK, generation.BENCHMARK, istio_generation.BENCHMARK, churn.BENCHMARK),
 )
 BENCHMARKS = {each.name: each for each in _ALL}
 DOCUMENT = pathlib.Path(__file__).parent.parent / "docs" / "performance.md"
