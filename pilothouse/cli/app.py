@@ -192,6 +192,41 @@ def proxies(address: Discovery = DISCOVERY, form: Output = output.Format.TABLE) 
     output.show(rows, columns=["node", "role", "state"], form=form)
 
 
+@app.command("proxy-config")
+def proxy_config(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="clusters, endpoints, listeners, routes, secrets, extensions, or all of them."
+        ),
+    ],
+    proxy: Annotated[
+        str,
+        typer.Argument(help="NAME, NAME.NAMESPACE or node id; `pilothouse proxies` lists them."),
+    ],
+    *,
+    name: Annotated[str, typer.Option("--name", help="Only names with this in them.")] = "",
+    address: Discovery = DISCOVERY,
+    form: Output = output.Format.TABLE,
+) -> None:
+    """Show what a proxy is to hold, and whether it has accepted it; with -o json, all of it.
+
+    States: SYNCED (acknowledged), STALE (sent, not answered yet), NOT_SENT, ERROR (refused, with
+    the proxy's words).
+    """
+    from pilothouse.cli import proxy_config as verb  # noqa: PLC0415
+
+    if kind not in verb.KINDS:
+        raise output.fail(f"unknown kind {kind!r}; known: {', '.join(verb.KINDS)}", code=2)
+    bodies = form is not output.Format.TABLE
+    question = functools.partial(verb.resources, kind=kind, proxy=proxy, name=name, bodies=bodies)
+    try:
+        rows = _ask(address, "proxy-config", question)
+    except verb.NotOneProxyError as error:
+        raise output.fail(str(error)) from None
+    output.show(rows, columns=["type", "name", "state", "version", "refused"], form=form)
+
+
 @app.command()
 def get(
     kind: Annotated[
