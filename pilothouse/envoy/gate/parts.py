@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checking the bytes of a resource, and of one that changed a little only what changed.
+
+A route configuration of thousands of virtual hosts changes by one of them, an assignment of
+thousands of endpoints by one address. So such resources are taken apart on the wire, where a
+repeated message lies as one field for each of its items, and a part whose bytes were right in the
+last version that was looked at is not looked at again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from google.protobuf import message
+
+from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
+from pilothouse.api.envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
+from pilothouse.api.envoy.config.listener.v3 import listener_pb2
+from pilothouse.api.envoy.config.route.v3 import route_components_pb2, route_pb2
+from pilothouse.api.envoy.extensions.transport_sockets.tls.v3 import secret_pb2
+from pilothouse.envoy.gate import constraints, findings
+from pilothouse.xds import resources, types
+
+_LENGTH_DELIMITED: Final = 2
+_FIXED: Final = {1: 8, 5: 4}
+_DIGEST: Final = 16
+
+_KINDS: Final[Mapping[str, type[message.Message]]] = {
+    types.CLUSTER.type_url: cluster_pb2.Cluster,
+    types.ENDPOINT.type_url: endpoint_pb2.ClusterLoadAssignment,
+    types.LISTENER.type_url: listener_pb2.Listener,
+    types.ROUTE.type_url: route_pb2.RouteConfiguration,
+    types.SECRET.type_url: secret_pb2.Secret,
+}
+
+
+class _Split(NamedTuple):
+    """A repeated field whose items are checked one by one."""
+
+    field: str
+    number: int
+    kind: type[message.Message]
+
+
+_SPLITS: Final[Mapping[type[message.Message], _Split]] = {
+    route_pb2.RouteConfiguration: _Split("virtual_hosts", 2, route_components_pb2.VirtualHost),
+    endpoint_pb2.ClusterLoadAssignment: _Split(
+        "endpoints", 2, endpoint_components_pb2.LocalityLbEndpoints
+    ),
+    endpoint_components_pb2.LocalityLbEndpoints: _Split(
+        "lb_endpoints", 2, endpoint_components_pb2.LbEndpoint
+    ),
+}
+
+
+def parse(resource: resources.Resource) -> message.Message | None:
+    """The message of a resource; None for a type that the gate does not know.
+
+    Raises:
+        google.protobuf.message.DecodeError: it is no message of its type.
+    """
+    kind = _KINDS.get(resource.type_url)
+    return None if kind is None else kind.FromString(resource.body)
+
+
+class Inspector:
+    """Checks resources; remembers the right parts of the newest version of each."""
+
+    def __init__(self) -> None:
+        """Begin with nothing seen."""
+        self._right: dict[tuple[str, str], tuple[weakref.ref[resources.Resource], set[bytes]]] = {}
+
+    def broken(self, resource: resources.Resource) -> tuple[findings.Broken, ...]:
+        """Every constraint that a resource breaks."""
+        kind = _KINDS.get(resource.type_url)
+        if kind is None:
+            return ()
+        try:
+            if kind not in _SPLITS:
+                return constraints.broken(kind.FromString(resource.body))
+            return tuple(self._split(resource, kind))
+        except message.DecodeError:
+            return (findings.Broken("", f"must be a {kind.DESCRIPTOR.full_name}"),)
+
+    def _split(
+        self, resource: resources.Resource, kind: type[message.Message]
+    ) -> Iterator[findings.Broken]:
+        key = (resource.type_url, resource.name)
+        known = self._right.get(key)
+        right: set[bytes] = set()
+        yield from _parts(kind, resource.body, known[1] if known else set(), right)
+        self._right[key] = (weakref.ref(resource, lambda gone: self._forget(key, gone)), right)
+
+    def _forget(self, key: tuple[str, str], gone: weakref.ref[resources.Resource]) -> None:
+        known = self._right.get(key)
+        if known is not None and known[0] is gone:
+            del self._right[key]
+
+    def __len__(self) -> int:
+        """How many resources it remembers parts of."""
+        return len(self._right)
+
+
+def _parts(
+    kind: type[message.Message], body: bytes, known: set[bytes], right: set[bytes]
+) -> Iterator[findings.Broken]:
+    """What a message breaks; parts that are right are noted in ``right``."""
+    split = _SPLITS.get(kind)
+    if split is None:
+        yield from constraints.broken(kind.FromString(body))
+        return
+    rest, items = take_apart(body, split.number)
+    yield from constraints.broken(kind.FromString(rest))
+    for position, item in enumerate(items):
+        # The type is part of what is remembered: the same bytes may be right for another one only.
+        digest = hashlib.blake2b(
+            item, digest_size=_DIGEST, person=split.field.encode()[:_DIGEST]
+        ).digest()
+        if digest in known:
+            right.add(digest)
+            continue
+        found = list(_parts(split.kind, item, known, right))
+        if not found:
+            right.add(digest)
+        for one in found:
+            yield one.below(f"{split.field}[{position}]")
+
+
+def take_apart(body: bytes, number: int) -> tuple[bytes, list[bytes]]:
+    """Everything but a repeated message field, as bytes, and the field's items.
+
+    Raises:
+        google.protobuf.message.DecodeError: ``body`` is no message.
+        https://protobuf.dev/programming-guides/encoding/
+    """
+    rest: list[bytes] = []
+    items: list[bytes] = []
+    at, end = 0, len(body)
+    while at < end:
+        start = at
+        tag, at = _varint(body, at)
+        match tag & 7:
+            case 0:
+                _, at = _varint(body, at)
+            case wire if wire in _FIXED:
+                at += _FIXED[wire]
+            case wire if wire == _LENGTH_DELIMITED:
+                length, at = _varint(body, at)
+                at += length
+                if tag >> 3 == number and at <= end:
+                    items.append(body[at - length : at])
+                    continue
+            case _:
+                raise message.DecodeError("groups are not used")
+        if at > end:
+            raise message.DecodeError("the message is cut off")
+        rest.append(body[start:at])
+    return b"".join(rest), items
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    try:
+        while True:
+            byte = body[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value, at
+            shift += 7
+    except IndexError:
+        raise message.DecodeError("the message is cut off") from None

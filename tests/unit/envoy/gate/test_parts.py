@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A resource is checked by its bytes, and of a new version only what is new."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+from google.protobuf import message
+from hypothesis import given, strategies
+
+from pilothouse.api.envoy.config.endpoint.v3 import endpoint_pb2
+from pilothouse.api.envoy.config.route.v3 import route_components_pb2, route_pb2
+from pilothouse.envoy.gate import constraints, findings, parts
+from pilothouse.xds import resources, types
+
+# Untyped, because the stubs do not know that a message may be written as a dictionary.
+RouteConfiguration: Any = route_pb2.RouteConfiguration
+
+
+def routes(*statuses: int, name: str = "r") -> resources.Resource:
+    """A route configuration with one virtual host for each status that it answers."""
+    made = RouteConfiguration(name=name)
+    for number, status in enumerate(statuses):
+        host = made.virtual_hosts.add(name=f"h{number}", domains=[f"h{number}"])
+        one = host.routes.add()
+        one.match.prefix = "/"
+        one.direct_response.status = status
+    return resources.Resource.of(types.ROUTE.type_url, name, made.SerializeToString())
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The types of what is looked into from now on, at the top."""
+    seen: list[str] = []
+    real = constraints.broken
+
+    def looking(value: message.Message) -> tuple[findings.Broken, ...]:
+        seen.append(value.DESCRIPTOR.name)
+        return real(value)
+
+    monkeypatch.setattr(constraints, "broken", looking)
+    return seen
+
+
+def test_only_what_changed_is_looked_at_again(parsed: list[str]) -> None:
+    """One virtual host of three; the others were right."""
+    inspector = parts.Inspector()
+    first, second = routes(200, 201, 202), routes(200, 299, 202)
+    assert inspector.broken(first) == ()
+    assert parsed.count("VirtualHost") == 3
+    parsed.clear()
+    assert inspector.broken(second) == ()
+    assert parsed.count("VirtualHost") == 1
+
+
+def test_what_is_wrong_is_told_each_time() -> None:
+    """The position is that in the whole resource."""
+    inspector = parts.Inspector()
+    for _ in range(2):
+        (one,) = inspector.broken(routes(200, 600))
+        assert one.path == "virtual_hosts[1].routes[0].direct_response.status"
+
+
+def test_endpoints_are_looked_at_one_by_one(parsed: list[str]) -> None:
+    """A changed address is one endpoint of its locality."""
+    inspector = parts.Inspector()
+    held = []
+    for last in (3, 4):
+        made = endpoint_pb2.ClusterLoadAssignment(cluster_name="c")
+        group = made.endpoints.add()
+        for number in (1, 2, last):
+            address = group.lb_endpoints.add().endpoint.address.socket_address
+            address.address, address.port_value = f"10.0.0.{number}", 80
+        held.append(resources.Resource.of(types.ENDPOINT.type_url, "c", made.SerializeToString()))
+        parsed.clear()
+        assert inspector.broken(held[-1]) == ()
+    assert parsed.count("LbEndpoint") == 1
+
+
+def test_what_is_no_message_is_a_finding() -> None:
+    """Whatever is wrong with the bytes."""
+    for body in (b"\xff", b"\x12\x7fabc", b"\x12", b"\x0b"):
+        wrong = resources.Resource.of(types.ROUTE.type_url, "r", body)
+        (one,) = parts.Inspector().broken(wrong)
+        assert one.rule == "must be a envoy.config.route.v3.RouteConfiguration"
+
+
+def test_a_type_that_the_gate_does_not_know_passes() -> None:
+    """Whoever asks for it knows more."""
+    other = resources.Resource.of(types.RUNTIME.type_url, "r", b"\xff")
+    assert parts.Inspector().broken(other) == ()
+
+
+def test_nothing_is_kept_of_what_is_gone() -> None:
+    """The memory of a resource goes with it."""
+    inspector = parts.Inspector()
+    one = routes(200)
+    inspector.broken(one)
+    assert len(inspector) == 1
+    del one
+    gc.collect()
+    assert len(inspector) == 0
+
+
+@given(
+    strategies.lists(strategies.text(max_size=200), max_size=5),
+    strategies.text(max_size=5),
+    strategies.booleans(),
+)
+def test_what_is_taken_apart_is_all_there(hosts: list[str], name: str, ignore: bool) -> None:  # noqa: FBT001
+    """The rest and the items make the message again, whatever their sizes."""
+    made = RouteConfiguration(
+        name=name,
+        virtual_hosts=[{"name": each} for each in hosts],
+        ignore_port_in_host_matching=ignore,
+        max_direct_response_body_size_bytes={"value": 7},
+    )
+    rest, items = parts.take_apart(made.SerializeToString(), 2)
+    again = RouteConfiguration.FromString(rest)
+    assert not again.virtual_hosts
+    again.virtual_hosts.extend(route_components_pb2.VirtualHost.FromString(one) for one in items)
+    assert again == made
