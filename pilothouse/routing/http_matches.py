@@ -31,8 +31,10 @@ def match(
     message: route_rule_pb2.HttpMatch,
     position: int = 0,
     clients: parsed.Clients = parsed.EVERYBODY,
+    *,
+    grpc: bool = False,
 ) -> parsed.Match:
-    """Read one match, which stands at some position and is for some clients."""
+    """Read one match, which stands at some position and is for some clients, or for gRPC only."""
     kind, path = _path(message.path)
     headers = [header(each) for each in message.headers]
     headers += [_cookie(cookie) for cookie in message.cookies]
@@ -55,14 +57,16 @@ def match(
     )
     return parsed.Match(
         match=planned,
-        precedence=_precedence(planned, message.path),
+        precedence=_precedence(planned, message.path, grpc=grpc),
         port=message.port if message.HasField("port") else None,
         position=position,
         clients=clients,
     )
 
 
-def _precedence(match: plan.RouteMatch, path: route_rule_pb2.PathMatch) -> tuple[int, ...]:
+def _precedence(
+    match: plan.RouteMatch, path: route_rule_pb2.PathMatch, *, grpc: bool
+) -> tuple[int, ...]:
     written = getattr(path, path.WhichOneof("test") or "exact")
     if match.path_kind == "template":
         written = _WILDCARDS.sub("", written)
@@ -72,6 +76,7 @@ def _precedence(match: plan.RouteMatch, path: route_rule_pb2.PathMatch) -> tuple
         # Of one length: by whole elements before by characters, in one case before in both.
         1 if match.path_kind == "string_prefix" else 0,
         1 if match.ignore_case else 0,
+        0 if grpc else 1,
         0 if match.method else 1,
         -len(match.headers),
         -len(match.query),

@@ -63,7 +63,7 @@ class Match:
     match: plan.RouteMatch
     precedence: tuple[int, ...]
     """Lower goes first: kind of path, length of path (longer first), by elements or by characters,
-    case, method, number of headers and of query parameters (more first).
+    case, gRPC or any, method, number of headers and of query parameters (more first).
     """
     port: int | None = None
     """Only requests for this port; None for all."""

@@ -70,7 +70,7 @@ def _route(
             family="http" if grpc < 0 else "grpc",
         ),
         matches=tuple(
-            http_matches.match(match, position, _clients(match, rule.namespace))
+            http_matches.match(match, position, _clients(match, rule.namespace), grpc=grpc >= 0)
             for position, match in enumerate(route.matches or (route_rule_pb2.HttpMatch(),))
         ),
         destinations=_destinations(route.destinations, rule),

@@ -34,6 +34,20 @@ def test_a_route_without_matches_takes_calls_only():
     assert [header.name for header in found.match.headers] == ["content-type"]
 
 
+@pytest.mark.parametrize(
+    ("call", "request_"),
+    [
+        ("{service: s.V, method: M}", "{path: {exact: /s.V/M}, method: POST}"),
+        ("{service: s.V}", "{path: {prefix: /s.V}, headers: [{name: a, exact: b}]}"),
+        ("{}", "{method: POST, queryParameters: [{name: a, exact: b}]}"),
+    ],
+)
+def test_a_call_goes_before_requests_with_the_same_path(call: str, request_: str):
+    """Whatever else these test: every call is a POST, so else some route would take them all."""
+    http, grpc = read(f"http: [{{matches: [{request_}]}}], grpc: [{{matches: [{call}]}}]")
+    assert grpc.matches[0].precedence < http.matches[0].precedence
+
+
 def test_names_and_places():
     """Each list counts from 0; gRPC routes come after HTTP routes of equal precedence."""
     routes = read("http: [{timeout: 1s}], grpc: [{name: slow, timeout: 1s}, {timeout: 2s}]")
