@@ -102,30 +102,6 @@ def refresh(before: Content, found: tree.Tree, *, root: str, stop: threading.Eve
     )
 
 
-def claims(
-    content: Content,
-) -> tuple[tuple[Object, ...], tuple[objects.Problem, ...]]:
-    """Which document speaks for which object.
-
-    Returns:
-        The objects, of which no two have the same key, by path and place in the file; and a problem
-        for each document that names an object which a document before it has named.
-    """
-    first: dict[keys.ObjectKey, documents.RawDocument] = {}
-    found: list[Object] = []
-    problems: list[objects.Problem] = []
-    for file in content.files.values():
-        for each in file.found:
-            holder = first.setdefault(each.key, each.document) if each.key else each.document
-            if holder is each.document:
-                found.append(each)
-                continue
-            location = each.document.location
-            message = f"is in {location} and in {holder.location}, which counts"
-            problems.append(objects.Problem(location=location, message=message, key=each.key))
-    return tuple(found), tuple(problems)
-
-
 def _location(root: str, path: str) -> str:
     return os.path.join(root, path)  # noqa: PTH118  keeps what the user wrote, ./ included
 

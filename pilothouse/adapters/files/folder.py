@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 
 import structlog
 
-from pilothouse.adapters.files import content, tree, views, watch
+from pilothouse.adapters.files import claims, content, tree, views, watch
 from pilothouse.config import objects
 from pilothouse.model import changes, keys
 
@@ -69,6 +69,7 @@ class Folder:
         self._poll_ms = max(1, int(poll_interval * 1000))
         self._views: list[views.View[Any, Any]] = []
         self._content = content.Content()
+        self._claims = claims.Claims()
         self._problems: tuple[objects.Problem, ...] = ()
         self._synced = asyncio.Event()
         self._running = False
@@ -123,18 +124,18 @@ class Folder:
     def _look(self, stop: threading.Event) -> _Look:
         found = tree.walk(self.path)
         now = content.refresh(self._content, found, root=self.path, stop=stop)
-        claimed, conflicts = content.claims(now)
-        problems = [*now.problems, *conflicts]
-        problems += [each for file in now.files.values() for each in file.problems]
         prepared: list[tuple[views.View[Any, Any], views.Pending]] = []
         if now.present and not stop.is_set():
-            prepared = [(view, view.prepare(claimed)) for view in self._views]
-        problems += [each for _, pending in prepared for each in pending.problems]
+            news = self._claims.update(now.files)
+            prepared = [(view, view.prepare(news)) for view in self._views]
+        problems = [*now.problems, *self._claims.problems()]
+        problems += [each for file in now.files.values() for each in file.problems]
+        problems += [each for view in self._views for each in view.found]
         ordered = views.in_order(problems)
         return _Look(
             content=now,
             tree=found,
-            pending=tuple((view, view.tell(pending, ordered)) for view, pending in prepared),
+            pending=tuple((view, view.complete(pending, ordered)) for view, pending in prepared),
             problems=ordered,
         )
 

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
-from pilothouse.adapters.files import content
+from pilothouse.adapters.files import claims, content
 from pilothouse.config import documents, objects
 from pilothouse.model import changes, keys
 
@@ -37,6 +37,8 @@ class Pending:
     """Objects that came, went or changed, sorted."""
     problems: tuple[objects.Problem, ...]
     """What is wrong with the objects of the view, sorted."""
+    differs: bool = True
+    """False when the state equals the present one."""
 
 
 class View(abc.ABC, Generic[Value, State]):
@@ -49,7 +51,15 @@ class View(abc.ABC, Generic[Value, State]):
     def __init__(self, name: str, initial: State) -> None:
         self.name = name
         self._state = initial
+        self._built = initial
+        """What was built last; the folder's thread alone touches it, and what is below."""
         self._items: dict[keys.ObjectKey, _Item[Value]] = {}
+        self._values: Mapping[keys.ObjectKey, Value] | None = None
+        """In key order, never changed in place; None before the first."""
+        self._wrong: dict[keys.ObjectKey, tuple[objects.Problem, ...]] = {}
+        self.found: tuple[objects.Problem, ...] = ()
+        """What is wrong with the objects of this view, as last prepared; sorted."""
+
         self._problems: tuple[objects.Problem, ...] = ()
         self._subscribers: list[Callable[[changes.Change], None]] = []
 
@@ -92,30 +102,46 @@ class View(abc.ABC, Generic[Value, State]):
     ) -> State:
         """Put the present objects together, in key order; ``changed`` of them are not as before."""
 
-    def prepare(self, found: Iterable[content.Object]) -> Pending:
+    def prepare(self, news: claims.News) -> Pending:
         """Read what changed, and build the state that follows; called on the folder's thread."""
-        items: dict[keys.ObjectKey, _Item[Value]] = {}
-        nameless: list[objects.Problem] = []
-        for each in found:
-            if not self.wants(each):
+        changed: list[keys.ObjectKey] = []
+        moved: dict[keys.ObjectKey, Value | None] = {}
+        for key, found in news.changed.items():
+            before = self._items.get(key)
+            wanted = found is not None and self.wants(found)
+            item = self._item(found.document, before) if found and wanted else None
+            if item is before:
                 continue
-            if each.key is None:
-                nameless += self._read(each.document)[1]
-            else:
-                items[each.key] = self._item(each.document, self._items.get(each.key))
-        changed = tuple(
-            sorted(
-                key
-                for key in items.keys() | self._items.keys()
-                if _differ(items.get(key), self._items.get(key))
-            )
+            self._keep(key, item)
+            moved[key] = item.value if item else None
+            if _differ(item, before):
+                changed.append(key)
+        nameless = [
+            each for one in news.nameless if self.wants(one) for each in self._read(one.document)[1]
+        ]
+        self.found = in_order(
+            [*nameless, *(each for wrong in self._wrong.values() for each in wrong)]
         )
-        self._items = dict(sorted(items.items()))
-        problems = in_order(
-            [*nameless, *(each for item in items.values() for each in item.problems)]
+        if moved or self._values is None:
+            self._values = _patched(self._values or {}, moved)
+            self._built = self._build(self._values, changed)
+        return Pending(state=self._built, changed=tuple(sorted(changed)), problems=self.found)
+
+    def _keep(self, key: keys.ObjectKey, item: _Item[Value] | None) -> None:
+        self._wrong.pop(key, None)
+        if item is None:
+            self._items.pop(key, None)
+            return
+        self._items[key] = item
+        if item.problems:
+            self._wrong[key] = item.problems
+
+    def complete(self, pending: Pending, problems: tuple[objects.Problem, ...]) -> Pending:
+        """See whether the state is another one; called on the folder's thread."""
+        told = self.tell(pending, problems)
+        return dataclasses.replace(
+            told, differs=told.state is not self._state and bool(told.state != self._state)
         )
-        values = {key: item.value for key, item in self._items.items() if item.value is not None}
-        return Pending(state=self._build(values, changed), changed=changed, problems=problems)
 
     def tell(self, pending: Pending, problems: tuple[objects.Problem, ...]) -> Pending:
         """Take in the problems of the whole folder, if the state has a place for them."""
@@ -131,9 +157,9 @@ class View(abc.ABC, Generic[Value, State]):
 
     def commit(self, pending: Pending) -> bool:
         """Swap the state; tell whether it is another one."""
-        before, self._state = self._state, pending.state
+        self._state = pending.state
         self._problems = pending.problems
-        return bool(before != pending.state)
+        return pending.differs
 
     def notify(self, change: changes.Change) -> None:
         """Tell every subscriber, in the order in which they came."""
@@ -145,6 +171,20 @@ def _differ(one: _Item[Value] | None, other: _Item[Value] | None) -> bool:
     if one is other:
         return False
     return (one.value if one else None) != (other.value if other else None)
+
+
+def _patched(
+    before: Mapping[keys.ObjectKey, Value], changed: Mapping[keys.ObjectKey, Value | None]
+) -> Mapping[keys.ObjectKey, Value]:
+    """The mapping with changes, in key order; sorted anew only when something was added."""
+    patched = dict(before)
+    for key, value in changed.items():
+        if value is None:
+            patched.pop(key, None)
+        else:
+            patched[key] = value
+    added = any(key in patched and key not in before for key in changed)
+    return dict(sorted(patched.items())) if added else patched
 
 
 def in_order(problems: Iterable[objects.Problem]) -> tuple[objects.Problem, ...]:

@@ -18,7 +18,7 @@ from pilothouse.routing import planner
 from pilothouse.xds import types
 from pilothouse_discovery import world
 from tests.component.discovery import conftest as support
-from tests.support import waiting
+from tests.support import folders, waiting
 
 NODES = tuple(f"sidecar~10.0.0.{n}~client-{n}.default~cluster.local" for n in range(7, 10))
 V1, V2 = (f"outbound|9080|version={v}|reviews.default" for v in ("v1", "v2"))
@@ -158,3 +158,48 @@ async def test_the_longest_hold_of_the_loop_is_told(folder: pathlib.Path) -> Non
             return float(line.removeprefix(name))
 
         assert 0 < await waiting.eventually(hold) < 30
+
+
+SLICE = """apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: reviews, labels: {kubernetes.io/service-name: reviews}%s}
+addressType: IPv4
+ports: [{name: http, port: 9080}]
+endpoints: [{addresses: [10.0.0.1]}]
+"""
+
+
+@pytest.mark.parametrize("name", ["rule.yaml", "reviews.yaml", "slice.yaml"])
+async def test_a_change_of_metadata_alone_costs_nothing(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Annotations of a rule, a Service, a Pod or a slice: nothing is planned, nothing is sent."""
+    updates: list[str] = []
+    _before(monkeypatch, planner.Planner, "update", updates.append)
+    (folder / "slice.yaml").write_text(SLICE % "")
+    async with (
+        support.serving(folder) as running,
+        support.connected(running.address, NODES[0]) as proxy,
+    ):
+        await _gets(proxy, V1)
+        responses, builds = len(proxy.order), len(updates)
+        looks: list[str] = []
+        _before(monkeypatch, type(running.server._folder), "_take", looks.append)
+        text = (folder / name).read_text()
+        assert "metadata: {name: " in text
+        annotated = text.replace("metadata: {", "metadata: {annotations: {a: b}, ")
+        folders.replace(folder / name, annotated)
+        content = running.server._folder
+        await waiting.eventually(
+            lambda: "annotations" in str(content._content.files[name].found[0].document.manifest)
+        )
+        await waiting.eventually(lambda: content._content.settled)
+        assert looks
+        # What comes after it is sent, and nothing was before that.
+        (folder / "more.yaml").write_text(
+            "apiVersion: v1\nkind: Service\nmetadata: {name: more}\n"
+            "spec: {ports: [{name: http, port: 80}]}\n"
+        )
+        await _gets(proxy, "outbound|80||more.default")
+        assert len(updates) == builds + 1
+        assert proxy.order[responses] == types.CLUSTER.type_url

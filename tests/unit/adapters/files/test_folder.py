@@ -227,3 +227,26 @@ async def test_latency_is_measured(mesh, watched, record_property):
             end()
         record_property("latency_ms", [round(each, 1) for each in sorted(waits)])
         print("latency in ms:", [round(each, 1) for each in sorted(waits)])  # noqa: T201
+
+
+async def test_a_second_look_at_a_young_file_builds_nothing(mesh, watched, monkeypatch):
+    """A file that was just written is read once more: equal content is put together once."""
+    (mesh / "a.yaml").write_text(folders.rule() + "---" + folders.service())
+    built = []
+    for view in (watched.store, watched.registry):
+        real = view._build
+
+        def build(values, changed, real=real):
+            built.append(tuple(changed))
+            return real(values, changed)
+
+        monkeypatch.setattr(view, "_build", build)
+    async with folders.running(watched.folder):
+        assert len(built) == 2
+        await eventually(lambda: watched.folder._content.settled)
+        assert len(built) == 2
+        folders.replace(mesh / "a.yaml", folders.rule(timeout="2s") + "---" + folders.service())
+        await eventually(lambda: watched.timeout() == 2)
+        await eventually(lambda: watched.folder._content.settled)
+        # The service was read anew and is equal.
+        assert built[2:] == [(folders.REVIEWS,), ()]
