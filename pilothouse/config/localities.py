@@ -6,12 +6,13 @@ from __future__ import annotations
 import re
 
 from pilothouse.api.config.v1alpha1 import destination_policy_pb2
-from pilothouse.config import checks
+from pilothouse.config import checks, syntax
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PLACE = re.compile(rf"\*|{_NAME.pattern}(?:/{_NAME.pattern}){{0,2}}")
 _MAX_WEIGHT = 1000
 _MAX_PLACES = 100
+_MAX_LABELS = 10
 
 
 def check(where: str, section: destination_policy_pb2.LocalityPolicy) -> checks.Found:
@@ -25,8 +26,25 @@ def check(where: str, section: destination_policy_pb2.LocalityPolicy) -> checks.
         yield from checks.required(f"{at}.to", region.to, _region)
         if start and start == region.to:
             yield from checks.broken(f"{at}.to", "must be another region than from")
+    yield from _labels(f"{where}.failover", section.failover)
     if section.HasField("distribution"):
         yield from _distribution(f"{where}.distribution.shares", section.distribution)
+
+
+def _labels(where: str, section: destination_policy_pb2.LocalityFailover) -> checks.Found:
+    at = f"{where}.labels"
+    if section.labels and section.regions:
+        yield from checks.broken(at, "must not be set together with regions")
+    if len(section.labels) > _MAX_LABELS:
+        wrong = f"must have at most {_MAX_LABELS} entries, has {len(section.labels)}"
+        yield from checks.broken(at, wrong)
+    seen: dict[object, str] = {}
+    for index, one in enumerate(section.labels):
+        name, _, value = one.partition("=")
+        yield from checks.required(f"{at}[{index}]", name, syntax.label_key)
+        yield from checks.optional(f"{at}[{index}]", value, syntax.label_value)
+        if name:
+            yield from checks.unique(seen, f"{at}[{index}]", name, what="label")
 
 
 def _distribution(where: str, section: destination_policy_pb2.LocalityDistribution) -> checks.Found:

@@ -97,15 +97,15 @@ def placed_layer(
     mesh: catalogue.Catalogue,
     endpoints: Endpoints,
     placed: clusters.Placed,
-    place: registry.Locality,
+    stand: localities.Standpoint,
 ) -> plan.Layer:
-    """The endpoints of the clusters that differ from place to place, as seen from one."""
+    """The endpoints of the clusters that differ from proxy to proxy, as seen from one."""
     found = []
     for key, policy in placed.items():
         entry = mesh.entries.get(key.service) if key.service else None
         if entry is not None:
             candidates = endpoints.get(entry.service.key, ())
-            found.append(memo.leaf(_placed, key, key, entry, candidates, policy, place))
+            found.append(memo.leaf(_placed, key, key, entry, candidates, policy, stand))
     return plan.Layer(endpoints=tuple(found))
 
 
@@ -114,10 +114,15 @@ def _placed(
     entry: catalogue.Entry,
     candidates: tuple[registry.Endpoint, ...],
     policy: upstreams.Locality,
-    place: registry.Locality,
+    stand: localities.Standpoint,
 ) -> plan.ClusterEndpoints:
-    found = clusters.endpoints(key, _port_name(entry, key), candidates)
-    return localities.arrange(found, policy, place)
+    name = _port_name(entry, key)
+    if isinstance(policy, upstreams.Failover) and policy.labels:
+        ranks = localities.ranked(policy, candidates, stand)
+        return localities.merged(
+            key, [clusters.endpoints(key, name, some).localities for some in ranks]
+        )
+    return localities.arrange(clusters.endpoints(key, name, candidates), policy, stand.place)
 
 
 ServedPort = tuple[int, bool]

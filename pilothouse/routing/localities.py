@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The endpoints of a cluster as a proxy at one place prefers them."""
+"""The endpoints of a cluster as proxies that stand at one place prefer them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,76 @@ import dataclasses
 from collections.abc import Iterable
 from typing import assert_never
 
-from pilothouse.model import services
+from pilothouse.model import keys, services
 from pilothouse.routing import plan, upstreams
 
 _SCALE = 10_000
 """Weights are whole numbers: the share of a place is cut finely enough for its localities."""
+
+
+_REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Standpoint:
+    """All about a proxy that its preferences may depend on."""
+
+    place: services.Locality = services.Locality()
+    labels: keys.Labels = ()
+    """Those alone that some policy compares, sorted."""
+
+
+NOWHERE = Standpoint()
+
+
+def compared(policies: Iterable[upstreams.Locality]) -> frozenset[str]:
+    """The names of a proxy's labels that policies compare with its endpoints'."""
+    return frozenset(
+        name
+        for policy in policies
+        if isinstance(policy, upstreams.Failover)
+        for name, value in policy.labels
+        if value is None
+    )
+
+
+def ranked(
+    policy: upstreams.Locality, candidates: Iterable[services.Endpoint], stand: Standpoint
+) -> tuple[tuple[services.Endpoint, ...], ...]:
+    """Endpoints by the labels that a policy compares, the most alike first; some may be empty.
+
+    All are alike when it compares none.
+    """
+    labels = policy.labels if isinstance(policy, upstreams.Failover) else ()
+    found: list[list[services.Endpoint]] = [[] for _ in range(len(labels) + 1)]
+    own = _with_place(stand.labels, stand.place)
+    wanted = [(name, own.get(name, "") if value is None else value) for name, value in labels]
+    for one in candidates:
+        has = _with_place(one.labels, one.locality) if labels else {}
+        agreed = next(
+            (n for n, (name, value) in enumerate(wanted) if has.get(name, "") != value), len(wanted)
+        )
+        found[len(wanted) - agreed].append(one)
+    return tuple(map(tuple, found))
+
+
+def _with_place(labels: keys.Labels, place: services.Locality) -> dict[str, str]:
+    return {_REGION: place.region, _ZONE: place.zone} | dict(labels)
+
+
+def merged(
+    key: plan.ClusterKey, ranks: Iterable[tuple[plan.LocalityEndpoints, ...]]
+) -> plan.ClusterEndpoints:
+    """The endpoints of a cluster whose ranks are known: each is a priority, if it has any."""
+    there = [localities for localities in ranks if localities]
+    return plan.ClusterEndpoints(
+        key=key,
+        localities=tuple(
+            dataclasses.replace(one, priority=priority)
+            for priority, localities in enumerate(there)
+            for one in localities
+        ),
+    )
 
 
 def arrange(

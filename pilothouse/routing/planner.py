@@ -23,6 +23,7 @@ from pilothouse.routing import (
     clusters,
     endpoints,
     gateways,
+    localities,
     outbound,
     parsed,
     parsing,
@@ -92,6 +93,7 @@ class Mesh:
             outbound.base, "", self._directory, self._attachments.producers, state.domain
         )
         self._placed = shared.leaf(clusters.placed, "", self._policies, mesh, uses, self._scoped)
+        self._compared = shared.leaf(localities.compared, "", tuple(self._placed.values()))
         self._endpoints = shared.group(
             endpoints.layer, "", mesh, state.endpoints, uses, self._scoped, self._placed
         )
@@ -139,49 +141,53 @@ class Mesh:
     def _sidecar(self, proxy: proxies.Proxy) -> plans.ProxyPlan:
         namespace = proxy.id.namespace
         workload = self._workloads.get((namespace, proxy.id.address))
-        labels = proxy.labels or (workload.labels if workload else ())
+        labels = _labels(proxy, workload)
         service = tracing.service_name(labels, name=proxy.id.name, namespace=namespace)
         ports = self._served(proxy, workload)
         bind, application = proxy.bind_address, proxy.application_address
         slot = (bind, ports, proxy.outbound_port, service)
-        place = self._place(proxy)
+        stand = self._stand(proxy, labels)
         return self._plan(
-            (namespace, application, place, *slot),
+            (namespace, application, stand, *slot),
             self._outbound(namespace).layer,
-            *self._endpoint_layers(place),
+            *self._endpoint_layers(stand),
             self._layer(sidecars.inbound_layer, (ports, application), ports, application),
             self._layer(sidecars.listeners_layer, slot, *slot, self._objects.tracing),
         )
 
-    def _place(self, proxy: proxies.Proxy) -> registry.Locality:
-        """Where a proxy is, if that makes a difference."""
-        return proxy.locality if self._placed else registry.Locality()
+    def _stand(self, proxy: proxies.Proxy, labels: keys.Labels) -> localities.Standpoint:
+        """Where a proxy is, and which of its labels count, if that makes a difference."""
+        if not self._placed:
+            return localities.NOWHERE
+        compared = tuple(label for label in labels if label[0] in self._compared)
+        return localities.Standpoint(place=proxy.locality, labels=compared)
 
-    def _endpoint_layers(self, place: registry.Locality) -> tuple[plans.Layer, ...]:
-        """The layer that all proxies share, and one that those at the same place do."""
+    def _endpoint_layers(self, stand: localities.Standpoint) -> tuple[plans.Layer, ...]:
+        """The layer that all proxies share, and one that those with the same standpoint do."""
         if not self._placed:
             return (self._endpoints,)
         return self._endpoints, self._remembered(
-            ("endpoints", place),
+            ("endpoints", stand),
             lambda: self._asked.group(
                 endpoints.placed_layer,
-                place,
+                stand,
                 self._directory.mesh,
                 self.state.endpoints,
                 self._placed,
-                place,
+                stand,
             ),
         )
 
     def _grpc(self, proxy: proxies.Proxy) -> plans.ProxyPlan:
         namespace, address = proxy.id.namespace, proxy.id.address
-        ports = self._served(proxy, self._workloads.get((namespace, address)))
+        workload = self._workloads.get((namespace, address))
+        ports = self._served(proxy, workload)
         outward = self._outbound(namespace).layer
-        place = self._place(proxy)
+        stand = self._stand(proxy, _labels(proxy, workload))
         return self._asked.leaf(
             _proxyless_plan,
-            (namespace, address, ports, place),
-            self._endpoint_layers(place),
+            (namespace, address, ports, stand),
+            self._endpoint_layers(stand),
             (
                 self._asked.group(proxyless.clients, namespace, outward),
                 self._asked.leaf(proxyless.servers, (address, ports), address, ports),
@@ -267,11 +273,11 @@ class Mesh:
         how = (proxy.bind_address, service)
         slot = (*(gateway.key for gateway in served), *how)
         listeners = self._asked.leaf(gateways.listeners, slot, served, *how, self._objects.tracing)
-        place = self._place(proxy)
+        stand = self._stand(proxy, proxy.labels)
         return self._plan(
-            (place, *slot),
+            (stand, *slot),
             self._layer(gateways.layer, slot, self._serve(served), listeners),
-            *self._endpoint_layers(place),
+            *self._endpoint_layers(stand),
         )
 
     def _serve(self, served: tuple[parsed.Gateway, ...]) -> gateways.Gateways:
@@ -334,6 +340,10 @@ def _directory(
     mesh: catalogue.Catalogue, claims: catalogue.Claims, policies: clusters.Policies
 ) -> clusters.Directory:
     return clusters.Directory(mesh=mesh, claims=claims, policies=policies)
+
+
+def _labels(proxy: proxies.Proxy, workload: registry.Workload | None) -> keys.Labels:
+    return proxy.labels or (workload.labels if workload else ())
 
 
 def _workloads(

@@ -205,7 +205,8 @@ def _locality(section: destination_policy_pb2.LocalityPolicy) -> upstreams.Local
     match section.WhichOneof("way"):
         case "failover":
             pairs = sorted((getattr(one, "from"), one.to) for one in section.failover.regions)
-            return upstreams.Failover(regions=tuple(pairs))
+            labels = tuple(_compared(one) for one in section.failover.labels)
+            return upstreams.Failover(regions=tuple(pairs), labels=labels)
         case "distribution":
             shares = sorted(
                 (getattr(one, "from"), tuple(sorted(one.to.items())))
@@ -214,6 +215,11 @@ def _locality(section: destination_policy_pb2.LocalityPolicy) -> upstreams.Local
             return upstreams.Distribution(shares=tuple(shares))
         case _:
             return None
+
+
+def _compared(label: str) -> tuple[str, str | None]:
+    name, equals, value = label.partition("=")
+    return name, value if equals else None
 
 
 _TLS_VERSIONS: dict[int, upstreams.TlsVersion] = {

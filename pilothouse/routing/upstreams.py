@@ -172,6 +172,9 @@ class Failover:
 
     regions: tuple[tuple[str, str], ...] = ()
     """From where to where; sorted."""
+    labels: tuple[tuple[str, str | None], ...] = ()
+    """What counts in the stead of places, the most important first: names, and values, which are
+    None for the proxy's own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from pilothouse.model import keys
 from tests.support import backends, policy_worlds, waiting
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
@@ -25,10 +26,19 @@ POLICIES = {
     "next": f"locality: {{failover: {{regions: [{{from: eu, to: us}}]}}}}, {CHECKED}",
     "shares": f"{SHARES}",
     "hashed-shares": f"{SHARES}, loadBalancer: {{policy: RING_HASH, hashBy: [{{header: x-key}}]}}",
+    "alike": f"locality: {{failover: {{labels: [track, cell]}}}}, {CHECKED}",
+    "set": f"locality: {{failover: {{labels: [cell=2]}}}}, {CHECKED}",
+    "zones": "locality: {failover: {labels: [topology.kubernetes.io/zone]}}",
     "others": "locality: {distribution: {shares: [{from: us, to: {us: 1}}]}}",
 }
 PLACES = {"zone": "eu/a", "region": "eu/b", "us": "us/a", "asia": "asia/a"}
 """Where the backends are that have these names."""
+LABELS = {
+    "zone": keys.labels(track="canary", cell="1"),
+    "region": keys.labels(track="canary", cell="2"),
+    "us": keys.labels(track="stable", cell="1"),
+    "asia": (),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,12 +60,16 @@ class Places(policy_worlds.World):
 async def world() -> AsyncIterator[Places]:
     async with contextlib.AsyncExitStack() as stack:
         served = {name: await stack.enter_async_context(backends.backend(name)) for name in PLACES}
-        there = [policy_worlds.at(served[name].port, place) for name, place in PLACES.items()]
+        there = [
+            dataclasses.replace(policy_worlds.at(served[name].port, place), labels=LABELS[name])
+            for name, place in PLACES.items()
+        ]
         inside = await stack.enter_async_context(
             policy_worlds.running(
                 dict.fromkeys((*POLICIES, "plain"), there),
                 POLICIES,
                 locality=policy_worlds.locality(HERE),
+                labels=keys.labels(track="canary", cell="1"),
             )
         )
         yield Places(inside.envoy, inside.client, served)
@@ -83,6 +97,27 @@ async def test_a_region_has_its_next(world: Places):
     await world.becomes("next", "us")
     world.backends["us"].status = 503
     await world.becomes("next", "asia")
+
+
+async def test_endpoints_that_agree_with_the_proxy_are_used(world: Places):
+    """On all labels, then on the first; then come all others."""
+    await world.becomes("alike", "zone")
+    world.backends["zone"].status = 503
+    await world.becomes("alike", "region")
+    world.backends["region"].status = 503
+    await world.becomes("alike", "us", "asia")
+
+
+async def test_a_label_may_have_its_value_said(world: Places):
+    """The same for every proxy."""
+    await world.becomes("set", "region")
+    world.backends["region"].status = 503
+    await world.becomes("set", "zone", "us", "asia")
+
+
+async def test_zones_may_count_as_labels(world: Places):
+    """Whatever the region."""
+    await world.becomes("zones", "zone", "us", "asia")
 
 
 def _shared(tally: Counter[str], requests: int) -> bool:

@@ -79,6 +79,7 @@ async def running(
     policies: Mapping[str, str],
     *more: services.Service | Mapping[keys.ObjectKey, objects.Config],
     locality: services.Locality = ANYWHERE,
+    labels: keys.Labels = (),
     held: Mapping[secrets.SecretKey, secrets.TlsSecret] = _NOTHING,
 ) -> AsyncIterator[World]:
     """A sidecar in a mesh of HTTP services, until the block ends.
@@ -89,6 +90,7 @@ async def running(
             the braces, by service.
         more: Services that are no plain HTTP services on port 80, and other config objects.
         locality: Where the sidecar is.
+        labels: The sidecar's.
         held: The secrets that there are.
     """
     given = {one.key.name: one for one in more if isinstance(one, services.Service)}
@@ -103,7 +105,9 @@ async def running(
     )
     planned = meshes.planned(
         mesh,
-        meshes.sidecar(bind_address=envoy_plans.LOOPBACK, outbound_port=0, locality=locality),
+        meshes.sidecar(
+            bind_address=envoy_plans.LOOPBACK, outbound_port=0, locality=locality, labels=labels
+        ),
     )
     snapshot = translate.Translator().snapshot(planned, held)
     async with (

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Endpoints by place: priorities, weights, and which proxies share a layer."""
 
+import dataclasses
+
 import pytest
 
-from pilothouse.model import proxy
+from pilothouse.model import keys, proxy
 from pilothouse.routing import localities, plan, planner, upstreams
 from tests.support import meshes, policy_worlds
 
@@ -136,3 +138,65 @@ def test_a_policy_of_the_clients_own_counts_for_them_only():
         for one in other.endpoints
     ]
     assert [key.scope for key in placed] == ["shop"]
+
+
+REGION = "topology.kubernetes.io/region"
+LABELLED = {
+    "both": (keys.labels(track="a", cell="1"), "eu/a"),
+    "first": (keys.labels(track="a", cell="2"), "us/a"),
+    "second": (keys.labels(track="b", cell="1"), "eu/b"),
+    "none": ((), "eu/a"),
+    "moved": ((("topology.kubernetes.io/region", "us"),), "eu/a"),
+}
+
+
+@pytest.mark.parametrize(
+    ("labels", "own", "expected"),
+    [
+        ((), keys.labels(track="a"), [[*LABELLED]]),
+        (
+            (("track", None), ("cell", None)),
+            keys.labels(track="a", cell="1"),
+            [["both"], ["first"], ["second", "none", "moved"]],
+        ),
+        ((("track", None),), (), [["none", "moved"], ["both", "first", "second"]]),
+        ((("cell", "2"),), keys.labels(cell="1"), [["first"], ["both", "second", "none", "moved"]]),
+        (((REGION, None),), (), [["both", "second", "none"], ["first", "moved"]]),
+        (((REGION, None),), ((REGION, "us"),), [["first", "moved"], ["both", "second", "none"]]),
+        (
+            ((REGION, None), ("track", "x")),
+            (),
+            [[], ["both", "second", "none"], ["first", "moved"]],
+        ),
+    ],
+)
+def test_endpoints_are_ranked_by_labels(
+    labels: tuple[tuple[str, str | None], ...], own: keys.Labels, expected: list[list[str]]
+):
+    """By how many agree before the first that does not; an absent label is a value like others."""
+    candidates = [
+        meshes.endpoint("10.0.0.1", workload=name, locality=policy_worlds.locality(place))
+        for name, (_, place) in LABELLED.items()
+    ]
+    candidates = [dataclasses.replace(one, labels=LABELLED[one.workload][0]) for one in candidates]
+    stand = localities.Standpoint(place=policy_worlds.locality("eu/a"), labels=own)
+    ranks = localities.ranked(upstreams.Failover(labels=labels), candidates, stand)
+    assert [[one.workload for one in rank] for rank in ranks] == expected
+
+
+def test_only_labels_that_a_policy_compares_tell_proxies_apart():
+    """Two proxies that differ in others have one and the same plan."""
+    policy = meshes.policy(
+        "near", "{service: near, locality: {failover: {labels: [track, cell=1]}}}"
+    )
+    planned = mesh(policy)
+    one, same, other = (
+        meshes.planned(planned, meshes.sidecar(labels=keys.labels(**labels)))
+        for labels in (
+            {"app": "x", "track": "a", "cell": "1"},
+            {"app": "x", "track": "a", "cell": "2"},
+            {"app": "x", "track": "b", "cell": "1"},
+        )
+    )
+    assert holding(one, "near") is holding(same, "near")
+    assert holding(one, "near") is not holding(other, "near")

@@ -995,18 +995,28 @@ class LocalityFailover(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REGIONS_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def regions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegionFailover]:
         """What comes after a proxy's own region. Each `from` at most once."""
+
+    @_builtins.property
+    def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Labels that count in the stead of places, the most important first: endpoints that agree with the proxy on all of them are preferred, then
+        those that agree on all but the last, and so on. `NAME` stands for the proxy's own value, and to have no such label is a value too;
+        `NAME=VALUE` is a value for every proxy. `topology.kubernetes.io/region` and `topology.kubernetes.io/zone` are where an endpoint or a proxy is
+        when it has no such label. Each name once, at most 10. Excludes `regions`.
+        """
 
     def __init__(
         self,
         *,
         regions: _abc.Iterable[Global___RegionFailover] | None = ...,
+        labels: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["regions", b"regions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "regions", b"regions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
