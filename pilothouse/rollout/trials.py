@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of several suspects are to blame: found by trying them in halves, on one proxy.
+
+What is known at the start: with all suspects as they are now the proxy refuses. A trial gives it
+some of them as they are now and holds the others as they were; it answers by accepting or refusing.
+
+1. All are held. If that is refused too, none of them is to blame, and the trial ends so.
+2. A group that is known to hold a culprit is halved, and its first half released. Accepted: the
+   half is cleared and stays released, so the culprit is in the other one. Refused: it is in the
+   first, and of the second nothing is known.
+3. A group of one that is known to hold a culprit is a culprit. What is left over is then tried as
+   one group.
+
+Suspects that the refusal names come first, as a group of their own. A cleared suspect never becomes
+held again, so what is good comes into force while the trial goes on. Each answer settles a suspect
+or halves a group: it ends after at most `bound` answers, whatever they are. If each culprit makes
+the proxy refuse by itself, exactly those are found; if only some of them together do, enough of
+them are found to make it accept. No clock and no stream in here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from pilothouse.model import keys
+
+Keys = tuple[keys.ObjectKey, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Suspects that are tried together."""
+
+    suspects: Keys
+    bad: bool = False
+    """True when one of them at least is to blame."""
+    vouches: bool = False
+    """True when clearing this group means that the next one is bad."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Where the search is. `held` says what to try next, `answer` takes what came of it."""
+
+    groups: tuple[Group, ...]
+    """Those not settled, the next to be tried first."""
+    culprits: Keys = ()
+    cleared: Keys = ()
+    begun: bool = False
+    """False while the first trial, which holds all, is under way."""
+    blameless: bool = False
+    """True at the end when the proxy refuses whatever is held."""
+
+    @property
+    def done(self) -> bool:
+        """True when nothing is left to be tried."""
+        return not self.groups
+
+    @property
+    def released(self) -> Keys:
+        """The suspects whose guilt the present trial is about; none in the first."""
+        return self.groups[0].suspects if self.begun and self.groups else ()
+
+    @property
+    def held(self) -> frozenset[keys.ObjectKey]:
+        """What must be as it was, in the present trial or, when done, from now on."""
+        waiting = self.groups[1:] if self.begun else self.groups
+        return frozenset((*self.culprits, *(one for group in waiting for one in group.suspects)))
+
+    @property
+    def unsettled(self) -> frozenset[keys.ObjectKey]:
+        """The suspects that are neither cleared nor found to be culprits."""
+        return frozenset(one for group in self.groups for one in group.suspects)
+
+    def answer(self, *, accepted: bool) -> Trial:
+        """What is known after the present trial was accepted or refused.
+
+        Raises:
+            ValueError: the trial is done.
+        """
+        if self.done:
+            raise ValueError("the trial is done")
+        if not self.begun:
+            if not accepted:
+                return Trial(groups=(), begun=True, blameless=True)
+            return _next(dataclasses.replace(self, begun=True))
+        first, *rest = self.groups
+        if accepted:
+            if first.vouches and rest:
+                rest[0] = dataclasses.replace(rest[0], bad=True)
+            cleared = (*self.cleared, *first.suspects)
+            return _next(dataclasses.replace(self, groups=tuple(rest), cleared=cleared))
+        bad = dataclasses.replace(first, bad=True, vouches=False)
+        return _next(dataclasses.replace(self, groups=(bad, *rest)))
+
+
+def begin(named: Iterable[keys.ObjectKey], others: Iterable[keys.ObjectKey] = ()) -> Trial:
+    """Begin a search.
+
+    Args:
+        named: Suspects that the refusal seems to speak of.
+        others: All other suspects. In any order, both.
+    """
+    first = tuple(sorted(set(named)))
+    second = tuple(sorted(set(others) - set(first)))
+    if not first or not second:
+        only = first or second
+        return Trial(groups=(Group(suspects=only, bad=True),) if only else ())
+    return Trial(groups=(Group(suspects=first, vouches=True), Group(suspects=second)))
+
+
+def bound(suspects: int, culprits: int) -> int:
+    """The most answers that a search can take.
+
+    The first trial; then for each culprit as many as it takes to halve down to it, and one for all
+    that is left over; and one more where the refusal named some.
+    """
+    return 2 + culprits * ((suspects - 1).bit_length() + 1) if suspects else 0
+
+
+def _next(trial: Trial) -> Trial:
+    """Settle what needs no trial, and halve what is known to be bad."""
+    while trial.groups and trial.groups[0].bad:
+        first, *rest = trial.groups
+        if len(first.suspects) > 1:
+            return dataclasses.replace(trial, groups=(*_halves(first), *rest))
+        trial = dataclasses.replace(
+            trial, groups=_merged(rest), culprits=(*trial.culprits, *first.suspects)
+        )
+    return trial
+
+
+def _halves(group: Group) -> tuple[Group, Group]:
+    middle = len(group.suspects) // 2
+    return (
+        Group(suspects=group.suspects[:middle], vouches=True),
+        Group(suspects=group.suspects[middle:]),
+    )
+
+
+def _merged(groups: list[Group]) -> tuple[Group, ...]:
+    """What is left over, of which nothing is known."""
+    left = tuple(sorted(one for group in groups for one in group.suspects))
+    return (Group(suspects=left),) if left else ()
