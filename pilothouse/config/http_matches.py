@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pilothouse.api.config.v1alpha1 import route_rule_pb2
-from pilothouse.config import checks, syntax
+from pilothouse.config import checks, clients, syntax
 
 _CASED_PATHS = ("exact", "prefix", "string_prefix")
 _CASED_HEADERS = ("exact", "prefix", "suffix", "contains")
@@ -13,7 +13,7 @@ _MAX_PARAMETER_NAME = 1_024
 """Envoy's limit."""
 
 
-def check(where: str, match: route_rule_pb2.HttpMatch) -> checks.Found:
+def check(where: str, match: route_rule_pb2.HttpMatch, parents: clients.Parents) -> checks.Found:
     """Every rule that a match breaks, in the order of its fields."""
     if match.HasField("path"):
         yield from _path(f"{where}.path", match.path)
@@ -28,11 +28,12 @@ def check(where: str, match: route_rule_pb2.HttpMatch) -> checks.Found:
         yield from checks.broken(f"{where}.scheme", f"must be http or https, is {match.scheme!r}")
     if match.HasField("authority"):
         yield from _authority(f"{where}.authority", match.authority)
-    if match.HasField("port"):
-        yield from checks.broken(f"{where}.port", syntax.port(match.port))
+    yield from clients.check(where, match, parents)
 
 
-def check_grpc(where: str, match: route_rule_pb2.GrpcMatch) -> checks.Found:
+def check_grpc(
+    where: str, match: route_rule_pb2.GrpcMatch, parents: clients.Parents
+) -> checks.Found:
     """Every rule that a match of a gRPC route breaks, in the order of its fields."""
     yield from checks.optional(f"{where}.service", match.service, syntax.grpc_service)
     yield from checks.optional(f"{where}.method", match.method, syntax.grpc_method)
@@ -40,8 +41,7 @@ def check_grpc(where: str, match: route_rule_pb2.GrpcMatch) -> checks.Found:
         yield from header(f"{where}.headers[{index}]", each)
     if match.HasField("authority"):
         yield from _authority(f"{where}.authority", match.authority)
-    if match.HasField("port"):
-        yield from checks.broken(f"{where}.port", syntax.port(match.port))
+    yield from clients.check(where, match, parents)
 
 
 def _path(where: str, path: route_rule_pb2.PathMatch) -> checks.Found:

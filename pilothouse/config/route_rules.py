@@ -4,48 +4,59 @@
 from __future__ import annotations
 
 from pilothouse.api.config.v1alpha1 import route_rule_pb2
-from pilothouse.config import checks, grpc_routes, http_actions, http_matches, syntax, treatments
+from pilothouse.config import (
+    checks,
+    clients,
+    connection_routes,
+    grpc_routes,
+    http_actions,
+    http_matches,
+    route_targets,
+    syntax,
+    treatments,
+)
 
 MAX_PRIORITY = 1_000
-MAX_WEIGHT = 1_000_000
-_MAX_WEIGHTS = 2**32 - 1
-"""Envoy adds the weights of a route up in 32 bits."""
 
 
-def check(spec: route_rule_pb2.RouteRuleSpec) -> checks.Found:
-    """Every rule that a spec breaks, in the order of its fields."""
+def check(spec: route_rule_pb2.RouteRuleSpec, namespace: str) -> checks.Found:
+    """Every rule that the spec of a rule in some namespace breaks, in the order of its fields."""
     if not spec.parents:
         yield from checks.broken("spec.parents", "at least one is required")
     for index, parent in enumerate(spec.parents):
         yield from _parent(f"spec.parents[{index}]", parent)
-    at_gateway = any(parent.WhichOneof("parent") == "gateway" for parent in spec.parents)
-    if spec.hosts and not at_gateway:
+    parents = clients.Parents.of(spec, namespace)
+    if spec.hosts and not parents.gateways:
         yield from checks.broken("spec.hosts", "only a rule with a gateway parent has hosts")
     yield from checks.hosts("spec.hosts", spec.hosts, syntax.host_pattern)
     if abs(spec.priority) > MAX_PRIORITY:
         limits = f"from -{MAX_PRIORITY} to {MAX_PRIORITY}"
         yield from checks.broken("spec.priority", f"must be {limits}, is {spec.priority}")
-    if not (spec.http or spec.grpc):
-        missing = "at least one route is required here or in `grpc`"
+    if not (spec.http or spec.grpc or spec.tls or spec.tcp or spec.udp):
+        missing = "at least one route is required here or in `grpc`, `tls`, `tcp` or `udp`"
         yield from checks.broken("spec.http", missing)
-    yield from _routes(spec, at_gateway=at_gateway)
-
-
-def _routes(spec: route_rule_pb2.RouteRuleSpec, *, at_gateway: bool) -> checks.Found:
     names: dict[object, str] = {}
+    yield from _routes(spec, parents, names)
+    yield from connection_routes.check(spec, parents, names)
+
+
+def _routes(
+    spec: route_rule_pb2.RouteRuleSpec, parents: clients.Parents, names: dict[object, str]
+) -> checks.Found:
+    at_gateway = bool(parents.gateways)
     for index, route in enumerate(spec.http):
         where = f"spec.http[{index}]"
         if route.name:
             yield from checks.unique(names, f"{where}.name", route.name, what="name")
         for position, match in enumerate(route.matches):
-            yield from http_matches.check(f"{where}.matches[{position}]", match)
+            yield from http_matches.check(f"{where}.matches[{position}]", match, parents)
         yield from _route(where, route, at_gateway=at_gateway)
     for index, call in enumerate(spec.grpc):
         where = f"spec.grpc[{index}]"
         if call.name:
             yield from checks.unique(names, f"{where}.name", call.name, what="name")
         for position, test in enumerate(call.matches):
-            yield from http_matches.check_grpc(f"{where}.matches[{position}]", test)
+            yield from http_matches.check_grpc(f"{where}.matches[{position}]", test, parents)
         if at_gateway and not call.destinations:
             yield from checks.broken(f"{where}.destinations", "is required under a gateway parent")
         yield from _route(where, grpc_routes.as_http(call), at_gateway=False)
@@ -77,8 +88,8 @@ def _parent(where: str, parent: route_rule_pb2.ParentReference) -> checks.Found:
 
 def _route(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> checks.Found:
     for index, destination in enumerate(route.destinations):
-        yield from _destination(f"{where}.destinations[{index}]", destination)
-    yield from _weights(f"{where}.destinations", route)
+        yield from route_targets.destination(f"{where}.destinations[{index}]", destination)
+    yield from route_targets.weights(f"{where}.destinations", route.destinations)
     yield from _fate(where, route, at_gateway=at_gateway)
     for index, mirror in enumerate(route.mirrors):
         yield from _mirror(f"{where}.mirrors[{index}]", route, mirror)
@@ -115,44 +126,13 @@ def _fates(route: route_rule_pb2.HttpRoute) -> dict[str, bool]:
     }
 
 
-def _destination(where: str, destination: route_rule_pb2.Destination) -> checks.Found:
-    match destination.WhichOneof("target"):
-        case "service":
-            yield from checks.required(f"{where}.service", destination.service, syntax.label)
-        case "external_service":
-            name = destination.external_service
-            yield from checks.required(f"{where}.externalService", name, syntax.subdomain)
-            if destination.labels:
-                no_labels = "an external service has no labels to choose by"
-                yield from checks.broken(f"{where}.labels", no_labels)
-        case None:
-            yield from checks.broken(where, "one of `service` or `externalService` is required")
-    yield from checks.optional(f"{where}.namespace", destination.namespace, syntax.label)
-    if destination.HasField("port"):
-        yield from checks.broken(f"{where}.port", syntax.port(destination.port))
-    yield from checks.labels(f"{where}.labels", destination.labels)
-    yield from treatments.both_headers(where, destination)
-    if destination.weight > MAX_WEIGHT:
-        most = f"must be at most {MAX_WEIGHT}, is {destination.weight}"
-        yield from checks.broken(f"{where}.weight", most)
-
-
 def _mirror(
     where: str, route: route_rule_pb2.HttpRoute, mirror: route_rule_pb2.HttpMirror
 ) -> checks.Found:
     if treatments.answers(route):
         yield from checks.broken(where, "is for requests that are sent on")
-    yield from _destination(f"{where}.destination", mirror.destination)
-    for field in ("weight", "request_headers", "response_headers"):
-        if mirror.destination.HasField(field):
-            name = mirror.destination.DESCRIPTOR.fields_by_name[field].json_name
-            yield from checks.broken(f"{where}.destination.{name}", "is not for a mirror")
+    at = f"{where}.destination"
+    yield from route_targets.destination(at, mirror.destination)
+    fields = ("weight", *route_targets.HEADERS)
+    yield from route_targets.without(at, mirror.destination, *fields, what="a mirror")
     yield from checks.percent(f"{where}.percent", mirror.percent)
-
-
-def _weights(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:
-    weights = [one.weight if one.HasField("weight") else 1 for one in route.destinations]
-    if weights and not sum(weights):
-        yield from checks.broken(where, "at least one needs a weight that is not 0")
-    elif sum(weights) > _MAX_WEIGHTS:
-        yield from checks.broken(where, f"the weights must add up to at most {_MAX_WEIGHTS}")

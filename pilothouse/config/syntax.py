@@ -82,6 +82,27 @@ def ip_address(value: str) -> str | None:
     return None if is_ip_address(value) else f"must be an IP address, is {value!r}"
 
 
+def network(value: str) -> str | None:
+    """An IPv4 or IPv6 address, or a network of such: ``10.1.0.0/16``."""
+    try:
+        ipaddress.ip_network(value)
+    except ValueError:
+        return _bad_network(value)
+    # Python also takes a mask in place of the length, and a scope of the address.
+    _, slash, length = value.partition("/")
+    if (slash and not length.isdecimal()) or "%" in value:
+        return f"must be an IP address or a network such as 10.1.0.0/16, is {value!r}"
+    return None
+
+
+def _bad_network(value: str) -> str:
+    try:
+        meant = ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        return f"must be an IP address or a network such as 10.1.0.0/16, is {value!r}"
+    return f"must be a network, as {meant} is; is the address {value!r} in one"
+
+
 def host(value: str) -> str | None:
     """A DNS name of one host, in any case, without a port."""
     if is_ip_address(value.strip("[]")):

@@ -56,6 +56,6 @@ def _spec(config: objects.Config) -> checks.Found:
         case "MeshGateway":
             yield from mesh.check_gateway(spec, config.meta)
         case "RouteRule":
-            yield from route_rules.check(spec)
+            yield from route_rules.check(spec, config.key.namespace)
         case kind:  # a programmer's mistake: a kind in the table without rules
             raise LookupError(f"no rules for kind {kind}, only for {', '.join(schema.KINDS)}")
