@@ -3,8 +3,8 @@
 
 1. New and changed clusters, beside all the old ones. Envoy withholds this acknowledgement until
    they are warm.
-2. The new listeners and routes. Nothing that they need is missing, nothing that the old ones need
-   is gone.
+2. The new listeners, routes and filters. Nothing that they need is missing, nothing that the old
+   ones need is gone.
 3. Clusters that nobody uses any more go.
 4. The target itself: what only those clusters needed goes.
 

@@ -72,7 +72,8 @@ SCOPED_ROUTE = _envoy("config.route.v3.ScopedRouteConfiguration", "SRDS", 35, wi
 ROUTE = _envoy("config.route.v3.RouteConfiguration", "RDS", 40, gated=True)
 VIRTUAL_HOST = _envoy("config.route.v3.VirtualHost", "VHDS", 50)
 SECRET = _envoy("extensions.transport_sockets.tls.v3.Secret", "SDS", 60, retracted=False)
-EXTENSION = _envoy("config.core.v3.TypedExtensionConfig", "ECDS", 70, retracted=False)
+EXTENSION = _envoy("config.core.v3.TypedExtensionConfig", "ECDS", 70, gated=True, retracted=False)
+"""Filters that listeners refer to. Those of TCP lead to clusters, as routes do."""
 RUNTIME = _envoy("service.runtime.v3.Runtime", "RTDS", 80)
 
 MESH_CONFIG = _ours("config.v1alpha1.MeshConfig", 110)

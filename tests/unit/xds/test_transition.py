@@ -7,7 +7,7 @@ import weakref
 import pytest
 
 from pilothouse.xds import resources, transition
-from tests.support.xds_peer import CDS, EDS, LDS, RDS, cluster, resource, route, snapshot
+from tests.support.xds_peer import CDS, ECDS, EDS, LDS, RDS, cluster, resource, route, snapshot
 
 
 def _mesh(*names, to=None, content="1"):
@@ -40,6 +40,22 @@ def test_repointing_takes_three_steps_and_the_leaves_go_last():
     """{X, Y}; the route to Y; {Y}; and then the endpoints of X, which nobody asks for any more."""
     steps = [_shape(step) for step in _path(_mesh("x"), _mesh("y"))]
     assert steps == [("xy", "xy", "x"), ("xy", "xy", "y"), ("y", "xy", "y"), ("y", "y", "y")]
+
+
+def test_filters_lead_to_clusters_as_routes_do():
+    """A forward of TCP turns from x to y only when y is there, and x goes after that."""
+
+    def mesh(name):
+        leads = resource(ECDS, "f", name, refers=[(CDS, name)])
+        return snapshot(cluster(name), resource(EDS, name), leads)
+
+    steps = _path(mesh("x"), mesh("y"))
+    assert [(*step.resources(CDS), step.get(ECDS, "f").body.decode()) for step in steps] == [
+        ("x", "y", "f=x"),
+        ("x", "y", "f=y"),
+        ("y", "f=y"),
+        ("y", "f=y"),
+    ]
 
 
 def test_a_change_of_weight_is_one_step():
