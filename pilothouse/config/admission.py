@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which generation of each object is in force: a value, computed from the last one and the sources.
 
-An object that is right and stands in no older one's way is in force as it is. One that is not stays
-as it was when it last was, as a whole object, and says so; its neighbours never notice.
+An object that is right, stands in no older one's way and was refused by nobody is in force as it
+is. One that is not stays as it was when it last was, as a whole object, and says so; its neighbours
+never notice.
+
+Refusals come from the gate, which looks at what would be published, and from proxies. Each is about
+one content of one object, so it ends when that object changes or goes.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from pilothouse.config import conflicts, objects, status, validation, violations
 from pilothouse.model import keys
@@ -17,6 +21,10 @@ INVALID_SPEC = "InvalidSpec"
 """The object breaks rules by itself."""
 UNREADABLE = "Unreadable"
 """The object's text can no longer be read as an object."""
+NOT_PUBLISHABLE = "NotPublishable"
+"""What would be published for the object is not what clients accept."""
+REFUSED_BY_PROXY = "RefusedByProxy"
+"""Proxies refuse what was published for the object."""
 
 _IN_FORCE = (objects.Condition(type=status.ACCEPTED, status=True, reason=status.ACCEPTED),)
 
@@ -30,11 +38,52 @@ class Verdict:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why an object cannot be in force with the content that it has."""
+
+    key: keys.ObjectKey
+    digest: bytes
+    """Of the refused spec."""
+    created: int
+    """Of the refused object: another one of the same name has a chance of its own."""
+    reason: str
+    """``NOT_PUBLISHABLE`` or ``REFUSED_BY_PROXY``."""
+    message: str
+    """For people: which resource and field, or which proxy with what words."""
+
+    @classmethod
+    def of(cls, config: objects.Config, *, reason: str, message: str) -> Refusal:
+        """The refusal of an object as it is now."""
+        return cls(
+            key=config.key,
+            digest=config.digest,
+            created=config.meta.created,
+            reason=reason,
+            message=message,
+        )
+
+    def concerns(self, config: objects.Config | None) -> bool:
+        """Tell whether it is about this very content."""
+        return (
+            config is not None
+            and config.digest == self.digest
+            and config.meta.created == self.created
+            and config.key == self.key
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedSet:
     """What is in force. Equal when that is equal."""
 
     configs: Mapping[keys.ObjectKey, objects.Config] = dataclasses.field(default_factory=dict)
     """In key order; each as it was when it was last accepted."""
+    refusals: Mapping[keys.ObjectKey, Refusal] = dataclasses.field(default_factory=dict)
+    """In key order; of objects whose present content is refused."""
+    fallbacks: Mapping[keys.ObjectKey, objects.Config] = dataclasses.field(default_factory=dict)
+    """In key order. What goes back in force when what is in force now is refused: the newest
+    generation that some proxy ran, or the one before if none did yet. Not there for objects that
+    had no other generation."""
     verdicts: Mapping[keys.ObjectKey, Verdict] = dataclasses.field(
         default_factory=dict, compare=False, repr=False
     )
@@ -55,6 +104,8 @@ def admit(
     observed: Mapping[keys.ObjectKey, objects.Config],
     *,
     problems: Iterable[objects.Problem] = (),
+    refusals: Iterable[Refusal] = (),
+    proven: Collection[keys.ObjectKey] = (),
 ) -> Admission:
     """Decide what is in force from now on.
 
@@ -63,6 +114,8 @@ def admit(
         observed: All objects of all sources, in any order. What is not there any more goes.
         problems: Of the same sources. An object that is not observed because its text cannot be
             read is not gone: if it was in force, it stays.
+        refusals: What the gate or proxies refused since; those before are in ``previous``.
+        proven: Objects that some proxy runs as they have been in force.
 
     Returns:
         What is in force, and each object's ``Accepted`` condition. The order of the arguments'
@@ -70,6 +123,8 @@ def admit(
     """
     verdicts = {key: _judge(previous, observed[key]) for key in sorted(observed)}
     unreadable = _unreadable(problems, observed)
+    standing = _standing(observed, (*previous.refusals.values(), *_sorted(refusals)))
+    standing |= {key: one for key, one in previous.refusals.items() if key in unreadable}
     claims = conflicts.Claims()
     accepted: dict[keys.ObjectKey, objects.Config] = {}
     conditions: dict[keys.ObjectKey, tuple[objects.Condition, ...]] = {}
@@ -80,19 +135,67 @@ def admit(
         refused = (
             _refusal(UNREADABLE, unreadable[key])
             if key in unreadable
-            else _invalid(verdicts[key]) or claims.objections(config)
+            else _invalid(verdicts[key]) or _refused(standing.get(key)) or claims.objections(config)
         )
-        in_force = config if not refused else _last(previous, config, claims)
+        in_force = (
+            config if not refused else _last(previous, config, claims, refusal=standing.get(key))
+        )
         if in_force is not None:
             claims.take(in_force)
             accepted[key] = in_force
         conditions[key] = _kept(refused, in_force) if refused else _IN_FORCE
     for key in unreadable.keys() - conditions.keys():
         conditions[key] = _kept(_refusal(UNREADABLE, unreadable[key]), None)
+    configs = dict(sorted(accepted.items()))
     return Admission(
-        accepted=AcceptedSet(configs=dict(sorted(accepted.items())), verdicts=verdicts),
+        accepted=AcceptedSet(
+            configs=configs,
+            refusals=dict(sorted(standing.items())),
+            fallbacks=_fallbacks(previous, configs, proven),
+            verdicts=verdicts,
+        ),
         conditions=dict(sorted(conditions.items())),
     )
+
+
+def _sorted(refusals: Iterable[Refusal]) -> list[Refusal]:
+    return sorted(refusals, key=lambda one: (one.key, one.reason, one.message))
+
+
+def _standing(
+    observed: Mapping[keys.ObjectKey, objects.Config], refusals: Iterable[Refusal]
+) -> dict[keys.ObjectKey, Refusal]:
+    """The refusals that are about what the objects say now; of two of one object the first."""
+    found: dict[keys.ObjectKey, Refusal] = {}
+    for refusal in refusals:
+        if refusal.concerns(observed.get(refusal.key)):
+            found.setdefault(refusal.key, refusal)
+    return found
+
+
+def _fallbacks(
+    previous: AcceptedSet,
+    accepted: Mapping[keys.ObjectKey, objects.Config],
+    proven: Collection[keys.ObjectKey],
+) -> dict[keys.ObjectKey, objects.Config]:
+    """What each object goes back to if what it is now turns out to be refused."""
+    found: dict[keys.ObjectKey, objects.Config] = {}
+    for key, config in accepted.items():
+        before, older = previous.configs.get(key), previous.fallbacks.get(key)
+        same = before is not None and before.digest == config.digest
+        if key in proven:
+            fallback = None if same else before
+        else:
+            fallback = older if older is not None or same else before
+        if fallback is not None and _may_replace(fallback, config):
+            found[key] = fallback
+    return found
+
+
+def _may_replace(fallback: objects.Config, config: objects.Config) -> bool:
+    """Tell whether it is another content of the same object."""
+    same_object = fallback.meta.created == config.meta.created
+    return same_object and fallback.digest != config.digest
 
 
 def _judge(previous: AcceptedSet, config: objects.Config) -> Verdict:
@@ -122,15 +225,25 @@ def _invalid(verdict: Verdict) -> tuple[objects.Condition, ...]:
     return _refusal(INVALID_SPEC, "; ".join(map(str, verdict.violations)))
 
 
+def _refused(refusal: Refusal | None) -> tuple[objects.Condition, ...]:
+    return () if refusal is None else _refusal(refusal.reason, refusal.message)
+
+
 def _refusal(reason: str, message: str) -> tuple[objects.Condition, ...]:
     return (objects.Condition(type=status.ACCEPTED, status=False, reason=reason, message=message),)
 
 
 def _last(
-    previous: AcceptedSet, config: objects.Config, claims: conflicts.Claims
+    previous: AcceptedSet,
+    config: objects.Config,
+    claims: conflicts.Claims,
+    *,
+    refusal: Refusal | None,
 ) -> objects.Config | None:
     """The object as it was last accepted, unless that too is in an older one's way by now."""
     last = previous.configs.get(config.key)
+    if refusal is not None and refusal.concerns(last):
+        last = previous.fallbacks.get(config.key)
     if last is None or claims.objections(last):
         return None
     # Another creation time: an object of the same name was deleted, and this one never was right.
