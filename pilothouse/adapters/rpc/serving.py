@@ -78,6 +78,10 @@ class GrpcOptions:
     """None for no limit. gRPC spreads it by +-10 %, so that clients do not come back at once."""
     max_connection_age_grace: float = 10.0
     """What streams get to end after that age: finite, or an eternal stream would know no age."""
+    receive_window: int = 1024 * 1024
+    """Bytes that a client may send before it hears from us. gRPC would find out by itself, with a
+    ping after nearly every request: of the 217 to 278 us of CPU that writing a little to a stream
+    and reading its answer cost gRPC, that was 80 to 120 (300 streams, three runs each)."""
     reuse_port: bool = False
     """True lets several processes listen on one port; it also hides that a port is taken."""
 
@@ -97,6 +101,8 @@ class GrpcOptions:
             ("grpc.max_concurrent_streams", self.max_concurrent_streams),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.http2.bdp_probe", 0),
+            ("grpc.http2.lookahead_bytes", self.receive_window),
             ("grpc.so_reuseport", int(self.reuse_port)),
             *((name, int(seconds * 1000)) for name, seconds in milliseconds.items()),
         ]
