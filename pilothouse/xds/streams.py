@@ -160,6 +160,11 @@ class Stream(abc.ABC):
             url: state.error for url, state in self._states.items() if state.refused is not None
         }
 
+    def claimed(self, type_url: str) -> bool:
+        """True when the client held something of a type before this stream, by its own words."""
+        state = self._states.get(type_url)
+        return state is not None and state.returned
+
     def acked(self, type_url: str) -> resources.Snapshot:
         """The snapshot whose content of a type was acknowledged last."""
         state = self._states.get(type_url)

@@ -33,6 +33,7 @@ class TypeState:
         "partial",
         "refused",
         "resuming",
+        "returned",
         "rewarm",
         "sent",
         "sent_version",
@@ -62,6 +63,8 @@ class TypeState:
         """Name to version that the client said it holds, until the first response."""
         self.resuming = False
         """True from a client's claim to hold something until that is brought up to date."""
+        self.returned = False
+        """True when the client said that it held something before this stream."""
         self.leftover: set[str] = set()
         """Names of whole sets that the client claimed, until it is told which of them are gone."""
         self.forced: set[str] = set()
@@ -96,7 +99,7 @@ class TypeState:
     def claim(self, held: Mapping[str, str]) -> None:
         """Take what a client says that it holds from an earlier stream, name to version."""
         self.claimed = dict(held)
-        self.resuming = bool(held)
+        self.resuming = self.returned = bool(held)
 
     def delays(self, other: TypeState) -> bool:
         """True while ``other``, which refers to this type, must not be answered.
