@@ -34,7 +34,7 @@ _CLOSED: Final = listener_components_pb2.Filter(
 
 
 def message(
-    listener: plan.Listener, chain: plan.Chain, *, missing: frozenset[secrets.SecretKey]
+    listener: plan.Listener, chain: plan.Chain, *, missing: secrets.Uses
 ) -> listener_components_pb2.FilterChain:
     """The filter chain.
 
@@ -71,18 +71,17 @@ def message(
     return made
 
 
-def available(
-    tls: accepting.ServerTls, missing: frozenset[secrets.SecretKey]
-) -> accepting.ServerTls | None:
+def available(tls: accepting.ServerTls, missing: secrets.Uses) -> accepting.ServerTls | None:
     """TLS with the certificates that are there; None when it cannot be served at all."""
-    if missing.isdisjoint(tls.secrets):
+    without = missing.intersection(tls.secrets)
+    if not without:
         return tls
-    left = tuple(key for key in tls.certificates if key not in missing)
-    if not left or (tls.clients is not None and tls.clients.authority in missing):
+    left = tuple(key for key in tls.certificates if key not in without)
+    if not left or any(isinstance(key, secrets.AuthorityKey) for key in without):
         return None
     return dataclasses.replace(tls, certificates=left)
 
 
-def closed(chain: plan.Chain, missing: frozenset[secrets.SecretKey]) -> bool:
+def closed(chain: plan.Chain, missing: secrets.Uses) -> bool:
     """True when a chain can only refuse connections."""
     return chain.tls is not None and available(chain.tls, missing) is None

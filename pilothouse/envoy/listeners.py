@@ -28,12 +28,10 @@ _TLS_INSPECTOR: Final = listener_components_pb2.ListenerFilter(
     name="envoy.filters.listener.tls_inspector",
     typed_config=wire.packed(tls_inspector_pb2.TlsInspector()),
 )
-_NONE: Final[frozenset[secrets.SecretKey]] = frozenset()
+_NONE: Final[secrets.Uses] = frozenset()
 
 
-def message(
-    listener: plan.Listener, *, missing: frozenset[secrets.SecretKey] = _NONE
-) -> listener_pb2.Listener:
+def message(listener: plan.Listener, *, missing: secrets.Uses = _NONE) -> listener_pb2.Listener:
     """The listener, under its own name; ``missing`` are secrets that it must do without."""
     made = listener_pb2.Listener(
         name=listener.name,
@@ -66,7 +64,7 @@ class Served:
     """A listener, and what it must do without."""
 
     listener: plan.Listener
-    missing: frozenset[secrets.SecretKey] = _NONE
+    missing: secrets.Uses = _NONE
 
     def resource(self) -> resources.Resource:
         """The listener as a resource for LDS; it refers to what its chains cannot do without."""
@@ -86,7 +84,7 @@ class Served:
 
 
 def served(
-    listener: plan.Listener, *, here: frozenset[str], missing: frozenset[secrets.SecretKey]
+    listener: plan.Listener, *, here: frozenset[str], missing: secrets.Uses
 ) -> Served | None:
     """What is served of a listener; None when it could only refuse connections.
 
@@ -120,15 +118,13 @@ def port_ignored(listener: plan.Listener) -> Iterator[str]:
             yield chain.serves.route_configuration
 
 
-def secrets_of(listener: plan.Listener) -> Iterator[secrets.SecretKey]:
+def secrets_of(listener: plan.Listener) -> Iterator[secrets.SecretKey | secrets.AuthorityKey]:
     """All that its chains need."""
     for chain in listener.chains:
         yield from chain.tls.secrets if chain.tls else ()
 
 
-def _references(
-    chain: plan.Chain, missing: frozenset[secrets.SecretKey]
-) -> Iterator[tuple[str, str]]:
+def _references(chain: plan.Chain, missing: secrets.Uses) -> Iterator[tuple[str, str]]:
     if chains.closed(chain, missing):
         return
     match chain.serves:
@@ -143,4 +139,4 @@ def _references(
                 yield (types.CLUSTER.type_url, names.cluster(cluster))
     for key in chain.tls.secrets if chain.tls else ():
         if key not in missing:
-            yield (types.SECRET.type_url, names.secret(key))
+            yield (types.SECRET.type_url, names.usable(key))

@@ -25,7 +25,8 @@ its beginning and ends with ``~`` and 32 hex digits, the front of the whole name
 name tells its cluster from others, but is not read back. Names are plain ASCII.
 
 The certificate of the secret ``shop-tls`` in the namespace ``default`` is named
-``secret|default/shop-tls``.
+``secret|default/shop-tls``; what it says of the certificates of others,
+``authority|default/shop-tls``.
 
 Listeners and route configurations are named where they are planned, and arrive here as they are:
 ``http-proxy`` (a sidecar's HTTP proxy), ``inbound|PORT``, ``gateway|PORT``.
@@ -51,6 +52,7 @@ _EXTERNAL: Final = "external:"
 _UDP: Final = "/udp"
 _SCOPE: Final = "from:"
 _SECRET: Final = "secret|"  # noqa: S105  a prefix
+_AUTHORITY: Final = "authority|"
 _HASH_DIGITS: Final = (
     32  # 128 bits: labels are the user's, so collisions must be beyond an adversary's reach
 )
@@ -110,6 +112,16 @@ def cluster_stat(name: str) -> str:
 def secret(key: secrets.SecretKey) -> str:
     """The name of a certificate, for SDS."""
     return f"{_SECRET}{_escape(key.namespace, dots=False)}/{_escape(key.name)}"
+
+
+def authority(key: secrets.SecretKey) -> str:
+    """The name of what signs the certificates of others, for SDS."""
+    return f"{_AUTHORITY}{secret(key).removeprefix(_SECRET)}"
+
+
+def usable(key: secrets.SecretKey | secrets.AuthorityKey) -> str:
+    """The name of one of the things that a secret may hold."""
+    return authority(key.secret) if isinstance(key, secrets.AuthorityKey) else secret(key)
 
 
 def parse_secret(name: str) -> secrets.SecretKey:

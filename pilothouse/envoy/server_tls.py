@@ -13,7 +13,7 @@ from pilothouse.api.envoy.extensions.transport_sockets.tls.v3 import (
     secret_pb2,
     tls_pb2,
 )
-from pilothouse.envoy import names, wire
+from pilothouse.envoy import alt_names, names, wire
 from pilothouse.routing import accepting
 
 HANDSHAKE_TIMEOUT: Final = duration_pb2.Duration(seconds=15)
@@ -42,6 +42,26 @@ def context(tls: accepting.ServerTls) -> tls_pb2.DownstreamTlsContext:
     )
     if tls.max_version is not None:
         made.common_tls_context.tls_params.tls_maximum_protocol_version = _VERSIONS[tls.max_version]
+    if tls.clients is not None:
+        made.require_client_certificate.value = tls.clients.required
+        made.common_tls_context.combined_validation_context.CopyFrom(_clients(tls.clients))
+    return made
+
+
+def _clients(
+    clients: accepting.ClientCertificates,
+) -> tls_pb2.CommonTlsContext.CombinedCertificateValidationContext:
+    """Who signs the certificates of clients comes over SDS; what is on them besides stands here."""
+    made = tls_pb2.CommonTlsContext.CombinedCertificateValidationContext(
+        default_validation_context=common_pb2.CertificateValidationContext(
+            match_typed_subject_alt_names=map(alt_names.matcher, clients.subject_alt_names),
+            verify_certificate_spki=clients.public_key_hashes,
+        ),
+        validation_context_sds_secret_config=secret_pb2.SdsSecretConfig(
+            name=names.authority(clients.authority), sds_config=wire.ADS
+        ),
+    )
+    made.default_validation_context.SetInParent()  # Envoy wants it, if only empty
     return made
 
 

@@ -32,7 +32,7 @@ V = TypeVar("V")
 _Identities = tuple[int, ...]
 _Weak = weakref.WeakValueDictionary[_Identities, V]
 _Part = tuple[memo.Entry[Any, Any], resources.Resource]
-_Secrets = frozenset[secrets.SecretKey]
+_Secrets = secrets.Uses
 _NONE: _Secrets = frozenset()
 
 
@@ -105,13 +105,14 @@ class Translator:
         self._forwards = memo.Memo(tcp_forwards.resource)
         self._chunks = memo.Memo(routes.chunk)
         self._routes = memo.Memo(_Assembly.resource)
-        self._certificates = memo.Memo(certificates.resource)
+        self._certificates = memo.Memo(certificates.certificate)
+        self._authorities = memo.Memo(certificates.authority)
         self._client_clusters = memo.Memo(proxyless.cluster)
         self._targets = memo.Memo(proxyless.target)
         self._servers = memo.Memo(proxyless.server)
         self._nowhere = proxyless.nowhere()
         self._layers: _Generations[tuple[int, _Secrets], _Made] = _Generations()
-        self._secret_layers: _Generations[_Identities, _Made] = _Generations()
+        self._secret_layers: _Generations[tuple[_Identities, _Identities], _Made] = _Generations()
         # A layer keeps its resources alive, and a snapshot its layers: so nothing else can get the
         # identities that they are found by.
         self._by_resources: _Weak[resources.Layer] = weakref.WeakValueDictionary()
@@ -140,15 +141,27 @@ class Translator:
             known = self._layers.put(key, _Made(made, (layer, *(entry for entry, _ in parts))))
         return known.layer
 
-    def secret_layer(self, held: Iterable[secrets.TlsSecret]) -> resources.Layer:
-        """The certificates themselves, for proxies that may be served them."""
-        served = tuple(held)
-        key = tuple(map(id, served))
+    def secret_layer(
+        self,
+        held: Iterable[secrets.TlsSecret],
+        authorities: Iterable[secrets.TlsSecret] = (),
+    ) -> resources.Layer:
+        """The certificates themselves, for proxies that may be served them.
+
+        Args:
+            held: secrets whose certificates and keys are served.
+            authorities: those that say who signs the certificates of others.
+        """
+        served, trusted = tuple(held), tuple(authorities)
+        key = (tuple(map(id, served)), tuple(map(id, trusted)))
         known = self._secret_layers.get(key)
         if known is None:
-            entries = tuple(map(self._certificates.entry, served))
+            entries = (
+                *map(self._certificates.entry, served),
+                *map(self._authorities.entry, trusted),
+            )
             made = self._layer(tuple(entry.result for entry in entries))
-            known = self._secret_layers.put(key, _Made(made, (*served, *entries)))
+            known = self._secret_layers.put(key, _Made(made, (*served, *trusted, *entries)))
         return known.layer
 
     def snapshot(
@@ -166,12 +179,14 @@ class Translator:
         Raises:
             ValueError: two parts of a plan have one type and name.
         """
-        listed = {key for layer in proxy.layers for key in layer.certificates}
-        served = tuple(held[key] for key in sorted(listed) if key in held)
-        there = {secret.key for secret in served}
+        served = _held(held, (key for layer in proxy.layers for key in layer.certificates))
+        pairs = tuple(one for one in served if one.certificate_chain)
+        trusted = _held(held, (key for layer in proxy.layers for key in layer.authorities))
+        signers = tuple(one for one in trusted if one.authorities)
+        there = {one.key for one in pairs} | {secrets.AuthorityKey(one.key) for one in signers}
         layers = [self.translate(layer, missing=_needed(layer) - there) for layer in proxy.layers]
-        if served:
-            layers.append(self.secret_layer(served))
+        if pairs or signers:
+            layers.append(self.secret_layer(pairs, signers))
         layers.extend(map(self._proxyless, proxy.proxyless))
         key = tuple(map(id, layers))
         snapshot = self._by_layers.get(key)
@@ -228,6 +243,12 @@ class Translator:
                 listener = self._listeners.entry(served)
                 parts.append((listener, listener.result))
         return parts
+
+
+def _held(
+    held: Mapping[secrets.SecretKey, secrets.TlsSecret], listed: Iterable[secrets.SecretKey]
+) -> tuple[secrets.TlsSecret, ...]:
+    return tuple(held[key] for key in sorted(set(listed)) if key in held)
 
 
 def _needed(layer: plan.Layer) -> _Secrets:

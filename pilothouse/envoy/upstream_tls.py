@@ -6,7 +6,6 @@ The protocol inside (ALPN) is not said: Envoy offers the one that a connection i
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final
 
 from pilothouse.api.envoy.config.core.v3 import base_pb2
@@ -15,14 +14,13 @@ from pilothouse.api.envoy.extensions.transport_sockets.tls.v3 import (
     secret_pb2,
     tls_pb2,
 )
-from pilothouse.envoy import names, wire
+from pilothouse.envoy import alt_names, names, wire
 from pilothouse.routing import upstreams
 
 _VERSIONS: Final = {
     "1.2": common_pb2.TlsParameters.TLSv1_2,
     "1.3": common_pb2.TlsParameters.TLSv1_3,
 }
-_AltName = common_pb2.SubjectAltNameMatcher
 
 
 def transport_socket(section: upstreams.Tls) -> base_pb2.TransportSocket:
@@ -38,7 +36,9 @@ def transport_socket(section: upstreams.Tls) -> base_pb2.TransportSocket:
     )
     if section.ca_certificates:
         trusted.trusted_ca.inline_string = section.ca_certificates
-        trusted.match_typed_subject_alt_names.extend(map(_alt_name, section.subject_alt_names))
+        trusted.match_typed_subject_alt_names.extend(
+            map(alt_names.matcher, section.subject_alt_names)
+        )
     if section.revocation_lists:
         trusted.crl.inline_string = section.revocation_lists
         # Else a chain is refused unless each of its signers has a list.
@@ -52,19 +52,3 @@ def transport_socket(section: upstreams.Tls) -> base_pb2.TransportSocket:
     return base_pb2.TransportSocket(
         name="envoy.transport_sockets.tls", typed_config=wire.packed(context)
     )
-
-
-def _alt_name(name: str) -> common_pb2.SubjectAltNameMatcher:
-    made = common_pb2.SubjectAltNameMatcher(san_type=_kind(name))
-    made.matcher.exact = name
-    return made
-
-
-def _kind(name: str) -> common_pb2.SubjectAltNameMatcher.SanType.ValueType:
-    if "://" in name:
-        return _AltName.URI
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return _AltName.DNS
-    return _AltName.IP_ADDRESS

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Secrets of type ``kubernetes.io/tls`` to certificate and key, checked before any proxy sees them.
+"""Secrets to what TLS needs of them, checked before any proxy sees it.
+
+A secret of type ``kubernetes.io/tls`` has a certificate and its key (``tls.crt``, ``tls.key``). It
+may have the certificates of authorities beside them, which sign those of clients (``ca.crt``), and
+lists of what they revoked (``ca.crl``); so may an ``Opaque`` one without a pair. What is there and
+empty is not there.
 
 A pair that a proxy would refuse must not reach it: a listener whose certificate is refused does not
 open. So the PEM must parse, the key must be that of the leaf, which comes first, and of a kind that
 Envoy takes. An expired certificate is served: that is for its owner to decide, and for clients to
-see. No message here tells anything of a secret's content.
+see. A secret with something wrong in it is not used at all: without its list of revocations more
+would be let in than is meant. No message here tells anything of a secret's content.
 """
 
 from __future__ import annotations
@@ -26,10 +32,15 @@ from pilothouse.model import secrets
 TYPE = "kubernetes.io/tls"
 CERTIFICATE = "tls.crt"
 PRIVATE_KEY = "tls.key"
+AUTHORITIES = "ca.crt"
+REVOCATIONS = "ca.crl"
+
+_UNTYPED = ("Opaque", None)
 
 _MIN_RSA_BITS = 2048
 _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _BLANKS = re.compile(r"\s+")
+_LIST = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 
 _PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
@@ -37,28 +48,55 @@ _PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 def read(
     document: documents.RawDocument,
 ) -> tuple[secrets.TlsSecret | None, tuple[objects.Problem, ...]]:
-    """Read a TLS secret.
+    """Read a secret.
 
     Returns:
         The secret, and no problem; or None, and a problem for each violation. (None, ()) for every
-        other object, secrets of other types included.
+        other object, secrets that are not for TLS included.
     """
-    if manifests.known_kind(document) != "Secret" or document.manifest.get("type") != TYPE:
+    if manifests.known_kind(document) != "Secret":
         return None, ()
     root = fields.Field(document.manifest)
+    paired = document.manifest.get("type") == TYPE
+    if not paired and not (_is_untyped(document) and _has(root, AUTHORITIES)):
+        return None, ()
     head = fields.head(root)
-    chain = _value(root, CERTIFICATE)
-    private = _value(root, PRIVATE_KEY)
-    if chain is not None and private is not None:
+    chain = _value(root, CERTIFICATE, required=True) if paired else b""
+    private = _value(root, PRIVATE_KEY, required=True) if paired else b""
+    if paired and chain is not None and private is not None:
         _check(root["data"], chain, private)
+    authorities, revocations = _value(root, AUTHORITIES) or b"", _value(root, REVOCATIONS) or b""
+    if authorities:
+        _certificates(root["data"].entry(AUTHORITIES), authorities)
+    if revocations:
+        _revocations(root["data"].entry(REVOCATIONS), revocations)
     if root.violations or chain is None or private is None:
         return None, fields.problems(document, root, manifests.key_of(document))
-    key = secrets.SecretKey(head.key.namespace, head.key.name)
-    return secrets.TlsSecret(key=key, certificate_chain=chain, private_key=private), ()
+    if not paired and not authorities:
+        return None, ()
+    return secrets.TlsSecret(
+        key=secrets.SecretKey(head.key.namespace, head.key.name),
+        certificate_chain=chain,
+        private_key=private,
+        authorities=authorities,
+        revocations=revocations if authorities else b"",
+    ), ()
 
 
-def _value(root: fields.Field, name: str) -> bytes | None:
-    """The bytes below a name, from ``stringData`` or else from ``data``; None, noted, if none."""
+def _is_untyped(document: documents.RawDocument) -> bool:
+    return document.manifest.get("type") in _UNTYPED
+
+
+def _has(root: fields.Field, name: str) -> bool:
+    holders = (root[source].value for source in ("stringData", "data"))
+    return any(isinstance(holder, Mapping) and name in holder for holder in holders)
+
+
+def _value(root: fields.Field, name: str, *, required: bool = False) -> bytes | None:
+    """The bytes below a name, from ``stringData`` or else from ``data``.
+
+    None if there are none, which is noted where they are ``required``, or they cannot be read.
+    """
     for source in ("stringData", "data"):
         holder = root[source].value
         value = holder.get(name) if isinstance(holder, Mapping) else None
@@ -75,8 +113,20 @@ def _value(root: fields.Field, name: str) -> bytes | None:
             except binascii.Error:
                 field.refuse("must be base64")
         return None
-    root["data"].entry(name).refuse("is required")
+    if required:
+        root["data"].entry(name).refuse("is required")
     return None
+
+
+def _revocations(field: fields.Field, lists: bytes) -> None:
+    found = _LIST.findall(lists)
+    try:
+        for one in found:
+            x509.load_pem_x509_crl(one)
+    except ValueError:
+        found = []
+    if not found:
+        field.refuse("must be PEM lists of revoked certificates")
 
 
 def _check(data: fields.Field, chain: bytes, private: bytes) -> None:

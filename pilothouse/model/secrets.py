@@ -25,13 +25,31 @@ class SecretKey(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+class AuthorityKey(NamedTuple):
+    """Names what a secret says of the certificates of others: who signs them."""
+
+    secret: SecretKey
+
+
+Uses = frozenset[SecretKey | AuthorityKey]
+"""Things that secrets may hold: pairs, by the secret's key, and authorities."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSecret:
-    """A certificate chain and its key, PEM, from one revision of one secret."""
+    """What a secret holds for TLS, PEM, from one revision of it.
+
+    That is a certificate chain and its key, the certificates of authorities, or both.
+    """
 
     key: SecretKey
-    certificate_chain: bytes = dataclasses.field(repr=False)
-    private_key: bytes = dataclasses.field(repr=False)
+    certificate_chain: bytes = dataclasses.field(repr=False, default=b"")
+    """The leaf first; empty together with ``private_key``."""
+    private_key: bytes = dataclasses.field(repr=False, default=b"")
+    authorities: bytes = dataclasses.field(repr=False, default=b"")
+    """Certificates of whoever signs those of others; empty for none."""
+    revocations: bytes = dataclasses.field(repr=False, default=b"")
+    """Lists of what they revoked; empty for none."""
 
 
 class SecretSource(Protocol):

@@ -59,9 +59,10 @@ class ServerTls:
     """Protocols offered inside, best first; empty for none."""
 
     @property
-    def secrets(self) -> tuple[registry.SecretKey, ...]:
-        """All that it needs, in order of use."""
-        return (*self.certificates, *((self.clients.authority,) if self.clients else ()))
+    def secrets(self) -> tuple[registry.SecretKey | registry.AuthorityKey, ...]:
+        """All that it needs of secrets, in order of use."""
+        signers = (registry.AuthorityKey(self.clients.authority),) if self.clients else ()
+        return (*self.certificates, *signers)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

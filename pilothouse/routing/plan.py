@@ -343,7 +343,9 @@ class Layer:
     tcp_forwards: tuple[TcpForward, ...] = ()
     """Sorted by name."""
     certificates: tuple[secrets.SecretKey, ...] = ()
-    """Secrets that this proxy may be served."""
+    """Secrets whose certificates and keys this proxy may be served."""
+    authorities: tuple[secrets.SecretKey, ...] = ()
+    """Secrets of which it may know who signs the certificates of others."""
     client_certificates: tuple[secrets.SecretKey, ...] = ()
     """What its clusters show to endpoints; a cluster whose own is not served must be closed."""
 

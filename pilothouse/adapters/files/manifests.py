@@ -36,7 +36,8 @@ class FileManifests(views.View[_Value, ingress.Manifests]):
         match manifests.known_kind(document):
             case "Secret":
                 secret, problems = tls_secrets.read(document)
-                return (secret.key if secret else None), problems
+                usable = secret is not None and bool(secret.certificate_chain)
+                return (secret.key if secret and usable else None), problems
             case "Service":
                 record, problems = records.read(document)
                 return (record if isinstance(record, records.ServiceRecord) else None), problems

@@ -207,10 +207,26 @@ def test_a_certificate_as_others_read_it():
     secret = model_secrets.TlsSecret(
         key=envoy_plans.SHOP_TLS, certificate_chain=b"chain", private_key=b"key"
     )
-    read = independent.tls.Secret.parse(secrets.resource(secret).body)
+    read = independent.tls.Secret.parse(secrets.certificate(secret).body)
     assert read.name == "secret|default/shop-tls"
     assert read.tls_certificate.certificate_chain.inline_bytes == b"chain"
     assert read.tls_certificate.private_key.inline_bytes == b"key"
+
+
+@pytest.mark.parametrize("revocations", [b"", b"list"])
+def test_an_authority_as_others_read_it(revocations: bytes):
+    """Who signs and what was revoked; the secret's own key stays where it is."""
+    secret = model_secrets.TlsSecret(
+        key=envoy_plans.SHOP_TLS, private_key=b"4711", authorities=b"ca", revocations=revocations
+    )
+    body = secrets.authority(secret).body
+    read = independent.tls.Secret.parse(body)
+    assert read.name == "authority|default/shop-tls"
+    assert read.validation_context.trusted_ca.inline_bytes == b"ca"
+    crl = read.validation_context.crl
+    assert (crl.inline_bytes if crl else b"") == revocations
+    assert read.validation_context.only_verify_leaf_cert_crl is bool(revocations)
+    assert b"4711" not in body
 
 
 def test_an_unknown_redirect_code_is_a_mistake_of_the_plan():

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from pilothouse.config import documents
 from pilothouse.kubernetes import secrets
 from pilothouse.model import secrets as model
-from tests.support import certificates
+from tests.support import authorities, certificates
 
 ONE = certificates.make("shop.example.com")
 OTHER = certificates.make("other.example.com")
@@ -143,6 +143,67 @@ def test_other_secrets_are_nobody_s_business():
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     document = documents.RawDocument(location="a:1", manifest=config_map, line=1)
     assert secrets.read(document) == (None, ())
+
+
+def trusting(*, paired: bool = False, **data: str) -> documents.RawDocument:
+    """A secret with these data, `ca_crt` and `ca_crl`, with a pair beside them or Opaque."""
+    held = {name.replace("_", "."): encoded(value) for name, value in data.items()}
+    if paired:
+        return secret(data={**secret().manifest["data"], **held})
+    return secret(type="Opaque", data=held)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_authorities_are_read(*, paired: bool):
+    """Beside a pair or alone, with what they revoked; what is there and empty is not there."""
+    signer = authorities.authority("signer")
+    revoked = signer.revoke(signer.sign("a"))
+    found, problems = secrets.read(
+        trusting(paired=paired, ca_crt=signer.certificate, ca_crl=revoked)
+    )
+    assert problems == ()
+    assert found is not None
+    assert (found.authorities.decode(), found.revocations.decode()) == (signer.certificate, revoked)
+    assert bool(found.certificate_chain) is paired
+    assert "BEGIN" not in repr(found)
+    empty, problems = secrets.read(trusting(paired=paired, ca_crt="", ca_crl=""))
+    assert problems == ()
+    assert (empty is not None) is paired
+
+
+def test_several_lists_of_revocations_are_read():
+    """One for each authority, in one text."""
+    signers = [authorities.authority(name) for name in "ab"]
+    lists = "".join(signer.revoke() for signer in signers)
+    certificates_ = "".join(signer.certificate for signer in signers)
+    found, _ = secrets.read(trusting(ca_crt=certificates_, ca_crl=lists))
+    assert found is not None
+    assert found.revocations.decode() == lists
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"ca_crt": "4711"}, "data[ca.crt]: must be PEM certificates"),
+        (
+            {"ca_crt": ONE.certificate, "ca_crl": "4711"},
+            "data[ca.crl]: must be PEM lists of revoked certificates",
+        ),
+        (
+            {
+                "ca_crt": ONE.certificate,
+                "ca_crl": "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----",
+            },
+            "data[ca.crl]: must be PEM lists of revoked certificates",
+        ),
+    ],
+)
+def test_broken_authorities_are_a_problem(*, paired: bool, data: dict[str, str], message: str):
+    """The whole secret is not used: it would let in more than is meant, or nobody."""
+    found, problems = secrets.read(trusting(paired=paired, **data))
+    assert found is None
+    assert [each.message for each in problems] == [message]
 
 
 def test_a_secret_prints_no_content():
