@@ -7,161 +7,18 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from pilothouse.model import keys
-from pilothouse.routing import catalogue, clusters, names, parsed, plan, routes, rules
+from pilothouse.routing import (
+    catalogue,
+    clusters,
+    common,
+    names,
+    parsed,
+    plan,
+    routes,
+    rules,
+    sources,
+)
 from pilothouse.routing import memo as memory
-
-Extra = tuple[tuple[plan.ClusterKey, plan.Origins], ...]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """What clients see that have no services, rules or policies of their own."""
-
-    hosts: tuple[routes.Host, ...]
-    """Sorted by name."""
-    by_name: Mapping[str, routes.Host]
-    clusters: tuple[plan.Cluster, ...]
-    extra: Mapping[plan.ClusterKey, plan.Origins]
-    """The clusters that are there for the sake of rules, with these rules."""
-
-
-def base(
-    memo: memory.Memo,
-    directory: clusters.Directory,
-    producers: Mapping[str, rules.ByRef],
-    domain: str,
-) -> Base:
-    """The hosts and clusters that all clients share."""
-    found = {
-        namespace: memo.group(
-            _service_hosts, namespace, entries, producers.get(namespace, {}), domain
-        )
-        for namespace, entries in directory.mesh.by_namespace.items()
-    }
-    # No namespace is called that.
-    found[""] = memo.group(_external_hosts, "", directory.claims, producers)
-    hosts = sorted((host for some in found.values() for host in some), key=_name)
-    extra = tuple([memo.leaf(_extra, namespace, some) for namespace, some in found.items()])
-    shared = memo.group(_base_clusters, "", directory, extra)
-    return Base(
-        hosts=tuple(hosts),
-        by_name={_name(one): one for one in hosts},
-        clusters=shared.clusters,
-        extra=shared.extra,
-    )
-
-
-def _extra(hosts: tuple[routes.Host, ...]) -> Extra:
-    return _merged(host.routed.extra for host in hosts if host.routed.extra)
-
-
-def _merged(some: Iterable[Extra]) -> Extra:
-    found: dict[plan.ClusterKey, plan.Origins] = {}
-    for extra in some:
-        for key, origins in extra:
-            found[key] = routes.merge_origins(found.get(key, ()), origins)
-    return tuple((key, found[key]) for key in sorted(found, key=routes.cluster_order))
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _BaseClusters:
-    clusters: tuple[plan.Cluster, ...]
-    extra: Mapping[plan.ClusterKey, plan.Origins]
-
-
-def _base_clusters(
-    memo: memory.Memo, directory: clusters.Directory, extra: tuple[Extra, ...]
-) -> _BaseClusters:
-    producers, none = directory.policies.producers, clusters.NO_POLICIES
-    found: list[plan.Cluster] = []
-    for namespace, entries in directory.mesh.by_namespace.items():
-        policies = tuple(
-            [
-                producers.get(parsed.Ref(external=False, key=entry.service.key), none)
-                for entry in entries
-            ]
-        )
-        found += memo.group(_service_clusters, namespace, entries, policies)
-    merged = dict(_merged(extra))
-    found += [
-        clusters.build(memo, directory, key, origins=origins) for key, origins in merged.items()
-    ]
-    found.sort(key=_order)
-    return _BaseClusters(clusters=tuple(found), extra=merged)
-
-
-def _name(host: routes.Host) -> str:
-    return host.virtual_host.name
-
-
-def _order(cluster: plan.Cluster) -> tuple[object, ...]:
-    return routes.cluster_order(cluster.key)
-
-
-def _service_hosts(
-    memo: memory.Memo,
-    entries: tuple[catalogue.Entry, ...],
-    producers: rules.ByRef,
-    domain: str,
-) -> tuple[routes.Host, ...]:
-    found = []
-    for entry in entries:
-        for http in entry.ports:
-            attached = rules.at_port(producers.get(http.ref, ()), http.number)
-            routed = memo.group(routes.route_host, http.host, http.site, (), attached)
-            found.append(memo.leaf(_service_host, http.host, entry, http, routed, domain))
-    return tuple(found)
-
-
-def _service_host(
-    entry: catalogue.Entry, http: catalogue.HttpPort, routed: routes.Routed, domain: str
-) -> routes.Host:
-    domains = catalogue.service_domains(entry, port=http.number, domain=domain, local=False)
-    return routes.host(http.host, domains, routed, ())
-
-
-def _local_host(
-    entry: catalogue.Entry, http: catalogue.HttpPort, routed: routes.Routed, domain: str
-) -> routes.Host:
-    domains = catalogue.service_domains(entry, port=http.number, domain=domain, local=True)
-    return routes.host(http.host, domains, routed, ())
-
-
-def _service_clusters(
-    memo: memory.Memo,
-    entries: tuple[catalogue.Entry, ...],
-    policies: tuple[clusters.ByLabels, ...],
-) -> tuple[plan.Cluster, ...]:
-    return tuple(
-        memo.leaf(
-            clusters.cluster,
-            http.host,
-            http.site.itself,
-            http.http2,
-            clusters.applying(clusters.NO_POLICIES, shared, ()),
-            (),
-        )
-        for entry, shared in zip(entries, policies, strict=True)
-        for http in entry.ports
-        if http.site.itself is not None
-    )
-
-
-def _external_hosts(
-    memo: memory.Memo, claims: catalogue.Claims, producers: Mapping[str, rules.ByRef]
-) -> tuple[routes.Host, ...]:
-    found = []
-    for key, external in claims.externals.items():
-        attached = producers.get(key.namespace, {})
-        for http in claims.ports[key]:
-            domains = catalogue.external_domains(claims.hosts[key], port=http.number)
-            if domains:
-                bound = rules.at_port(attached.get(http.ref, ()), http.number)
-                routed = memo.group(routes.route_host, http.host, http.site, (), bound)
-                found.append(
-                    memo.leaf(routes.host, http.host, http.host, domains, routed, external.origins)
-                )
-    return tuple(found)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,11 +32,20 @@ class Own:
     """Its rules for services and external services of other namespaces."""
     scoped: clusters.Scoped
     """The clusters that its policies change."""
+    truths: sources.Truths = sources.NOTHING
+    """The tests of sources that hold of these clients."""
+    varied: tuple[routes.Host, ...] = ()
+    """The hosts that are others for them because of that."""
+    local: Mapping[str, routes.Host] = dataclasses.field(default_factory=dict)
+    """The hosts of its services under all their names, but for what is varied."""
 
     @property
     def is_nothing(self) -> bool:
-        """True when they share everything."""
+        """True when they share everything that does not come from tests of sources."""
         return not (self.entries or self.consumers or self.scoped)
+
+
+NOTHING = Own(namespace="", consumers={}, scoped={})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,29 +53,77 @@ class Outbound:
     """The outbound layer of one namespace."""
 
     layer: plan.Layer
-    shadows: tuple[tuple[str, routes.Shadow], ...]
-    """Matches of the namespace's own rules that no request reaches, with the host."""
+
+
+def unreached(
+    memo: memory.Memo,
+    shared: common.Base,
+    owns: tuple[Own, ...],
+    directory: clusters.Directory,
+    producers: Mapping[str, rules.ByRef],
+) -> tuple[tuple[str, routes.Shadow], ...]:
+    """Matches that no request reaches, with the hosts where that is so.
+
+    Of hosts that vary, and of rules that ask for clients, all routes are looked at together.
+    """
+    whole = {one.name: memo.group(common.varied, one.name, one, None) for one in shared.varying}
+    found = list(_shadows(whole.get(common.name_of(host), host) for host in shared.hosts))
+    for own in owns:
+        found += memo.group(_own_shadows, own.namespace, shared, own, directory, producers)
+    return tuple(found)
+
+
+Shadows = tuple[tuple[str, routes.Shadow], ...]
+
+
+def _own_shadows(
+    memo: memory.Memo,
+    shared: common.Base,
+    own: Own,
+    directory: clusters.Directory,
+    producers: Mapping[str, rules.ByRef],
+) -> Shadows:
+    return _shadows(consumer_hosts(memo, shared, own, directory, producers, whole=True).values())
+
+
+def _shadows(hosts: Iterable[routes.Host]) -> Shadows:
+    return tuple((common.name_of(host), shadow) for host in hosts for shadow in host.routed.shadows)
+
+
+def local_hosts(
+    memo: memory.Memo, shared: common.Base, entries: tuple[catalogue.Entry, ...], domain: str
+) -> Mapping[str, routes.Host]:
+    """The hosts of a namespace's services as its own clients may write them."""
+    return {
+        http.host: memo.leaf(
+            _local_host, http.host, entry, http, shared.by_name[http.host].routed, domain
+        )
+        for entry in entries
+        for http in entry.ports
+    }
 
 
 def outbound(
     memo: memory.Memo,
-    shared: Base,
+    shared: common.Base,
     own: Own,
     directory: clusters.Directory,
     producers: Mapping[str, rules.ByRef],
     domain: str,
 ) -> Outbound:
-    """What the sidecars of one namespace send, and how."""
-    consumed = _consumer_hosts(memo, shared, own, directory, producers)
-    changed: dict[str, routes.Host | None] = dict(consumed)
-    for entry in own.entries:
+    """What those sidecars of one namespace send, and how, of whom the same tests hold."""
+    varied = {common.name_of(host): host for host in own.varied}
+    consumed = consumer_hosts(memo, shared, own, directory, producers)
+    changed: dict[str, routes.Host | None] = {**varied, **own.local, **consumed}
+    for entry in own.entries if varied else ():
         for http in entry.ports:
-            routed = shared.by_name[http.host].routed
-            changed[http.host] = memo.leaf(_local_host, http.host, entry, http, routed, domain)
+            if http.host in varied:
+                routed = varied[http.host].routed
+                changed[http.host] = memo.leaf(_local_host, http.host, entry, http, routed, domain)
     _give_way(changed, shared, own, directory)
-    hosts = [changed.get(_name(host), host) for host in shared.hosts]
+    hosts = [changed.get(common.name_of(host), host) for host in shared.hosts]
     virtual_hosts = tuple([_in_scope(memo, host, own.scoped) for host in hosts if host is not None])
-    found = _clusters(memo, shared, own, directory, consumed)
+    found = _clusters(memo, shared, own, directory, (*varied.values(), *consumed.values()))
     shown = clusters.client_certificates(directory.policies, found)
     return Outbound(
         layer=plan.Layer(
@@ -218,32 +132,45 @@ def outbound(
             certificates=clusters.served(shown, namespace=own.namespace),
             client_certificates=shown,
         ),
-        shadows=tuple(
-            (_name(host), shadow) for host in consumed.values() for shadow in host.routed.shadows
-        ),
     )
+
+
+def _local_host(
+    entry: catalogue.Entry, http: catalogue.HttpPort, routed: routes.Routed, domain: str
+) -> routes.Host:
+    domains = catalogue.service_domains(entry, port=http.number, domain=domain, local=True)
+    return routes.host(http.host, domains, routed, ())
 
 
 def _route_configuration(virtual_hosts: tuple[plan.VirtualHost, ...]) -> plan.RouteConfiguration:
     return plan.RouteConfiguration(name=names.HTTP_PROXY, virtual_hosts=virtual_hosts)
 
 
-def _consumer_hosts(
+def consumer_hosts(
     memo: memory.Memo,
-    shared: Base,
+    shared: common.Base,
     own: Own,
     directory: clusters.Directory,
     producers: Mapping[str, rules.ByRef],
+    *,
+    whole: bool = False,
 ) -> Mapping[str, routes.Host]:
-    """The hosts of other namespaces that the clients' own rules speak of."""
+    """The hosts of other namespaces that the clients' own rules speak of.
+
+    With ``whole`` they have the routes for all clients, whatever tests hold of these.
+    """
+
+    def taken(bounds: tuple[rules.Bound, ...]) -> tuple[rules.Bound, ...]:
+        return bounds if whole else sources.narrow(bounds, own.truths)
+
     found: dict[str, routes.Host] = {}
     for ref, attached in own.consumers.items():
         theirs = producers.get(ref.key.namespace, {}).get(ref, ())
         for http in _ports(directory, ref):
-            ours = rules.at_port(attached, http.number)
+            ours = taken(rules.at_port(attached, http.number))
             host = shared.by_name.get(http.host)
             if ours and host is not None:
-                bound = rules.at_port(theirs, http.number)
+                bound = taken(rules.at_port(theirs, http.number))
                 routed = memo.group(routes.route_host, http.host, http.site, ours, bound)
                 external = directory.claims.externals[ref.key] if ref.external else None
                 found[http.host] = memo.leaf(
@@ -266,7 +193,7 @@ def _ports(directory: clusters.Directory, ref: parsed.Ref) -> tuple[catalogue.Ht
 
 def _give_way(
     changed: dict[str, routes.Host | None],
-    shared: Base,
+    shared: common.Base,
     own: Own,
     directory: clusters.Directory,
 ) -> None:
@@ -289,17 +216,17 @@ def _in_scope(memo: memory.Memo, host: routes.Host, scoped: clusters.Scoped) -> 
     hits = tuple((key, scoped[key]) for key in host.routed.uses if key in scoped)
     if not hits:
         return host.virtual_host
-    return memo.leaf(routes.rescope, _name(host), host.virtual_host, hits)
+    return memo.leaf(routes.rescope, common.name_of(host), host.virtual_host, hits)
 
 
 def _clusters(
     memo: memory.Memo,
-    shared: Base,
+    shared: common.Base,
     own: Own,
     directory: clusters.Directory,
-    consumed: Mapping[str, routes.Host],
+    own_hosts: tuple[routes.Host, ...],
 ) -> tuple[plan.Cluster, ...]:
-    extra = dict(_extra(tuple(consumed.values())))
+    extra = dict(common.extra_of(own_hosts))
     if not extra and not own.scoped:
         return shared.clusters
     origins = {
@@ -314,4 +241,4 @@ def _clusters(
             more = origins.get(key) or shared.extra.get(key, ())
             del found[key]
             found[scoped] = clusters.build(memo, directory, scoped, origins=more)
-    return tuple(sorted(found.values(), key=_order))
+    return tuple(sorted(found.values(), key=common.order_of))

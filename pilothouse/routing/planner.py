@@ -10,6 +10,7 @@ what it reaches, and identity tells whoever translates a plan what is new. What 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import TypeVar, TypeVarTuple
@@ -21,8 +22,10 @@ from pilothouse.model import services as registry
 from pilothouse.routing import (
     catalogue,
     clusters,
+    common,
     endpoints,
     gateways,
+    indexes,
     localities,
     outbound,
     parsed,
@@ -30,6 +33,7 @@ from pilothouse.routing import (
     proxyless,
     rules,
     sidecars,
+    sources,
     tracing,
 )
 from pilothouse.routing import (
@@ -82,22 +86,27 @@ class Mesh:
         claims = shared.group(catalogue.claims, "", found.externals, mesh, state.domain)
         bound = shared.group(rules.bind, "", found.rules, state.services, claims.externals)
         self._objects = found
-        self._gateways = shared.leaf(_by_key, "", found.gateways)
+        self._gateways = shared.leaf(indexes.by_key, "", found.gateways)
         self._attachments = shared.group(rules.attach, "", bound, self._gateways)
         self._policies = shared.leaf(clusters.arrange, "", found.policies)
-        self._directory = shared.leaf(_directory, "", mesh, claims, self._policies)
+        self._directory = shared.leaf(indexes.directory, "", mesh, claims, self._policies)
         self._bound = bound
         uses = shared.leaf(clusters.labelled_uses, "", bound)
         self._scoped = shared.leaf(clusters.rescoped, "", self._policies, mesh, claims, uses)
+        self._asked_sources = shared.leaf(sources.asked, "", self._attachments)
         self._base = shared.group(
-            outbound.base, "", self._directory, self._attachments.producers, state.domain
+            common.base, "", self._directory, self._attachments.producers, state.domain
         )
         self._placed = shared.leaf(clusters.placed, "", self._policies, mesh, uses, self._scoped)
         self._compared = shared.leaf(localities.compared, "", tuple(self._placed.values()))
         self._endpoints = shared.group(
             endpoints.layer, "", mesh, state.endpoints, uses, self._scoped, self._placed
         )
-        self._workloads = shared.leaf(_workloads, "", state.workloads)
+        services = self._asked_sources.services
+        self._members = shared.leaf(
+            sources.members, "", services, tuple(state.endpoints.get(key, ()) for key in services)
+        )
+        self._workloads = shared.leaf(indexes.workloads, "", state.workloads)
         self._tracing = (
             () if found.tracing is None else (shared.leaf(tracing.layer, "", found.tracing),)
         )
@@ -141,15 +150,16 @@ class Mesh:
     def _sidecar(self, proxy: proxies.Proxy) -> plans.ProxyPlan:
         namespace = proxy.id.namespace
         workload = self._workloads.get((namespace, proxy.id.address))
-        labels = _labels(proxy, workload)
+        labels = indexes.labels(proxy, workload)
         service = tracing.service_name(labels, name=proxy.id.name, namespace=namespace)
         ports = self._served(proxy, workload)
         bind, application = proxy.bind_address, proxy.application_address
+        truths = self._truths(proxy, labels)
         slot = (bind, ports, proxy.outbound_port, service)
         stand = self._stand(proxy, labels)
         return self._plan(
-            (namespace, application, stand, *slot),
-            self._outbound(namespace).layer,
+            (namespace, truths, application, stand, *slot),
+            self._outbound(namespace, truths).layer,
             *self._endpoint_layers(stand),
             self._layer(sidecars.inbound_layer, (ports, application), ports, application),
             self._layer(sidecars.listeners_layer, slot, *slot, self._objects.tracing),
@@ -182,20 +192,22 @@ class Mesh:
         namespace, address = proxy.id.namespace, proxy.id.address
         workload = self._workloads.get((namespace, address))
         ports = self._served(proxy, workload)
-        outward = self._outbound(namespace).layer
-        stand = self._stand(proxy, _labels(proxy, workload))
+        labels = indexes.labels(proxy, workload)
+        truths = self._truths(proxy, labels)
+        outward = self._outbound(namespace, truths).layer
+        stand = self._stand(proxy, labels)
         return self._asked.leaf(
-            _proxyless_plan,
-            (namespace, address, ports, stand),
+            indexes.proxyless_plan,
+            (namespace, truths, address, ports, stand),
             self._endpoint_layers(stand),
             (
-                self._asked.group(proxyless.clients, namespace, outward),
+                self._asked.group(proxyless.clients, (namespace, truths), outward),
                 self._asked.leaf(proxyless.servers, (address, ports), address, ports),
             ),
         )
 
     def _plan(self, slot: tuple[object, ...], *layers: plans.Layer) -> plans.ProxyPlan:
-        return self._asked.leaf(_proxy_plan, slot, (*layers, *self._tracing))
+        return self._asked.leaf(indexes.proxy_plan, slot, (*layers, *self._tracing))
 
     def _layer(
         self, function: Callable[[*Ts], plans.Layer], slot: tuple[object, ...], *args: *Ts
@@ -208,27 +220,46 @@ class Mesh:
             self._once[key] = make()
         return self._once[key]  # type: ignore[return-value]
 
-    def _outbound(self, namespace: str) -> outbound.Outbound:
+    def _truths(self, proxy: proxies.Proxy, labels: keys.Labels) -> sources.Truths:
+        """The tests of sources that hold of a proxy."""
+        services = self._members.get(proxy.id.address, frozenset())
+        client = sources.Client(proxy.id.namespace, labels, services)
+        return sources.truths(self._asked_sources, client)
+
+    def _own(self, namespace: str) -> outbound.Own:
+        """What a namespace does not share; that of all namespaces that share everything."""
         own = outbound.Own(
             namespace=namespace,
             entries=self._directory.mesh.by_namespace.get(namespace, ()),
             consumers=self._attachments.consumers.get(namespace, {}),
             scoped=self._scoped.get(namespace, {}),
         )
-        if own.is_nothing:
-            # All such namespaces see the same.
-            own, namespace = outbound.Own(namespace="", consumers={}, scoped={}), ""
+        return outbound.NOTHING if own.is_nothing else own
+
+    def _outbound(self, namespace: str, truths: sources.Truths) -> outbound.Outbound:
+        own = self._own(namespace)
         return self._remembered(
-            ("outbound", namespace),
-            lambda: self._asked.group(
-                outbound.outbound,
-                namespace,
-                self._base,
-                own,
-                self._directory,
-                self._attachments.producers,
-                self.state.domain,
-            ),
+            ("outbound", own.namespace, truths), lambda: self._made_outbound(own, truths)
+        )
+
+    def _made_outbound(self, own: outbound.Own, truths: sources.Truths) -> outbound.Outbound:
+        asked, domain = self._asked, self.state.domain
+        varied = [
+            asked.group(common.varied, (host.name, hits), host, hits)
+            for host in self._base.varying
+            if (hits := truths.intersection(host.sources))
+        ]
+        local = asked.group(
+            outbound.local_hosts, own.namespace, self._base, own.entries, self.state.domain
+        )
+        return asked.group(
+            outbound.outbound,
+            (own.namespace, truths),
+            self._base,
+            dataclasses.replace(own, truths=truths, varied=tuple(varied), local=local),
+            self._directory,
+            self._attachments.producers,
+            domain,
         )
 
     def _served(
@@ -320,47 +351,16 @@ class Mesh:
         )
 
     def _shadows(self) -> findings.Shadows:
-        at_hosts = [
-            (host.virtual_host.name, shadow)
-            for host in self._base.hosts
-            for shadow in host.routed.shadows
-        ]
-        for namespace in self._attachments.consumers:
-            at_hosts += self._outbound(namespace).shadows
+        at_hosts = list(
+            self._asked.group(
+                outbound.unreached,
+                "",
+                self._base,
+                tuple(self._own(namespace) for namespace in self._attachments.consumers),
+                self._directory,
+                self._attachments.producers,
+            )
+        )
         for gateway in self._gateways.values():
             at_hosts += self._serve((gateway,)).shadows
         return tuple(at_hosts)
-
-
-def _by_key(found: tuple[parsed.Gateway, ...]) -> Mapping[keys.ObjectKey, parsed.Gateway]:
-    return {gateway.key: gateway for gateway in found}
-
-
-def _directory(
-    mesh: catalogue.Catalogue, claims: catalogue.Claims, policies: clusters.Policies
-) -> clusters.Directory:
-    return clusters.Directory(mesh=mesh, claims=claims, policies=policies)
-
-
-def _labels(proxy: proxies.Proxy, workload: registry.Workload | None) -> keys.Labels:
-    return proxy.labels or (workload.labels if workload else ())
-
-
-def _workloads(
-    workloads: tuple[registry.Workload, ...],
-) -> Mapping[tuple[str, str], registry.Workload]:
-    found: dict[tuple[str, str], registry.Workload] = {}
-    for workload in sorted(workloads, key=lambda one: (one.namespace, one.name)):
-        for address in workload.addresses:
-            found.setdefault((workload.namespace, address), workload)
-    return found
-
-
-def _proxyless_plan(
-    layers: tuple[plans.Layer, ...], told: tuple[plans.Proxyless, ...]
-) -> plans.ProxyPlan:
-    return plans.ProxyPlan(layers=layers, proxyless=told)
-
-
-def _proxy_plan(layers: tuple[plans.Layer, ...]) -> plans.ProxyPlan:
-    return plans.ProxyPlan(layers=layers)

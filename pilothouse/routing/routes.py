@@ -9,6 +9,7 @@ its namespace and name, the position of the route and of the match.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -57,6 +58,7 @@ class _Candidate(NamedTuple):
     match: int
     field: str
     planned: plan.Route
+    source: parsed.Source | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,14 @@ def _compile(
             )
             candidates.append(
                 _Candidate(
-                    order, tier, rule.key, route.position, match.position, route.field, planned
+                    order,
+                    tier,
+                    rule.key,
+                    route.position,
+                    match.position,
+                    route.field,
+                    planned,
+                    match.clients.source,
                 )
             )
     return _Compiled(candidates=tuple(candidates), uses=tuple(used.items()), origins=rule.origins)
@@ -180,15 +189,15 @@ def _uses(
 
 
 def _shadows(candidates: list[_Candidate], *, tier: int) -> tuple[Shadow, ...]:
-    first: dict[plan.RouteMatch, keys.ObjectKey] = {}
-    catch_all: keys.ObjectKey | None = None
+    first: dict[tuple[plan.RouteMatch, parsed.Source | None], keys.ObjectKey] = {}
     shadows = []
     for one in candidates:
         match = one.planned.match
-        winner = catch_all or first.get(match)
+        # What takes all clients takes those of any test, too.
+        places = itertools.product((match, parsed.ANYTHING), (one.source, None))
+        winner = next((first[place] for place in places if place in first), None)
         if winner is None:
-            first[match] = one.rule
-            catch_all = one.rule if match == parsed.ANYTHING else None
+            first[match, one.source] = one.rule
         elif one.tier == tier:
             shadows.append(Shadow(one.rule, one.route, one.match, winner, one.field))
     return tuple(shadows)

@@ -15,7 +15,7 @@ import yarl
 
 from pilothouse.config import validation
 from pilothouse.envoy import translate
-from pilothouse.model import proxy, services
+from pilothouse.model import keys, proxy, services
 from tests.support import backends, envoy_plans, envoy_static, meshes
 
 PORT = 80
@@ -75,18 +75,21 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def sidecar(rules: Mapping[str, str]) -> AsyncIterator[World]:
+async def sidecar(rules: Mapping[str, str], **client: str) -> AsyncIterator[World]:
     """A sidecar in a mesh with these rules, until the block ends.
 
     Args:
         rules: The `http` list of the rule of each host, in YAML flow style without the brackets.
+        client: Labels of the sidecar.
     """
     parts = [
         *(meshes.service(name, meshes.port(PORT)) for name in rules),
         *(_rule(name, f"parents: [{{service: {name}}}]", http) for name, http in rules.items()),
     ]
-    client = meshes.sidecar(bind_address=envoy_plans.LOOPBACK, outbound_port=0)
-    async with _running(parts, client, SIDECAR) as world:
+    of = meshes.sidecar(
+        bind_address=envoy_plans.LOOPBACK, outbound_port=0, labels=keys.labels(client)
+    )
+    async with _running(parts, of, SIDECAR) as world:
         yield world
 
 

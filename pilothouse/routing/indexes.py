@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small values that plans are made of, each a function of its own so that it can be remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pilothouse.model import keys
+from pilothouse.model import proxy as proxies
+from pilothouse.model import services as registry
+from pilothouse.routing import catalogue, clusters, parsed
+from pilothouse.routing import plan as plans
+
+
+def by_key(found: tuple[parsed.Gateway, ...]) -> Mapping[keys.ObjectKey, parsed.Gateway]:
+    """Gateways by key."""
+    return {gateway.key: gateway for gateway in found}
+
+
+def directory(
+    mesh: catalogue.Catalogue, claims: catalogue.Claims, policies: clusters.Policies
+) -> clusters.Directory:
+    """What clusters are made from."""
+    return clusters.Directory(mesh=mesh, claims=claims, policies=policies)
+
+
+def labels(proxy: proxies.Proxy, workload: registry.Workload | None) -> keys.Labels:
+    """Those that a proxy says of itself, else those of its pod."""
+    return proxy.labels or (workload.labels if workload else ())
+
+
+def workloads(
+    workloads: tuple[registry.Workload, ...],
+) -> Mapping[tuple[str, str], registry.Workload]:
+    """Pods by namespace and address; of several the first in order of names."""
+    found: dict[tuple[str, str], registry.Workload] = {}
+    for workload in sorted(workloads, key=lambda one: (one.namespace, one.name)):
+        for address in workload.addresses:
+            found.setdefault((workload.namespace, address), workload)
+    return found
+
+
+def proxyless_plan(
+    layers: tuple[plans.Layer, ...], told: tuple[plans.Proxyless, ...]
+) -> plans.ProxyPlan:
+    """The plan of an application without a proxy."""
+    return plans.ProxyPlan(layers=layers, proxyless=told)
+
+
+def proxy_plan(layers: tuple[plans.Layer, ...]) -> plans.ProxyPlan:
+    """The plan of a proxy."""
+    return plans.ProxyPlan(layers=layers)
