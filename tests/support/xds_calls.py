@@ -18,10 +18,13 @@ from google.protobuf import message
 
 from pilothouse.adapters.rpc import services
 from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
+from pilothouse.api.envoy.config.core.v3 import extension_pb2
 from pilothouse.api.envoy.config.endpoint.v3 import endpoint_pb2
 from pilothouse.api.envoy.config.listener.v3 import listener_pb2
-from pilothouse.api.envoy.config.route.v3 import route_pb2
+from pilothouse.api.envoy.config.route.v3 import route_components_pb2, route_pb2, scoped_route_pb2
+from pilothouse.api.envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
+from pilothouse.api.envoy.service.runtime.v3 import rtds_pb2
 from pilothouse.xds import types
 
 Call = grpc.aio.StreamStreamCall[Any, Any]
@@ -33,8 +36,13 @@ MESSAGES: Final[Mapping[str, type[message.Message]]] = {
     types.ENDPOINT.type_url: endpoint_pb2.ClusterLoadAssignment,
     types.LISTENER.type_url: listener_pb2.Listener,
     types.ROUTE.type_url: route_pb2.RouteConfiguration,
+    types.SCOPED_ROUTE.type_url: scoped_route_pb2.ScopedRouteConfiguration,
+    types.VIRTUAL_HOST.type_url: route_components_pb2.VirtualHost,
+    types.SECRET.type_url: secret_pb2.Secret,
+    types.EXTENSION.type_url: extension_pb2.TypedExtensionConfig,
+    types.RUNTIME.type_url: rtds_pb2.Runtime,
 }
-"""The types that the harness knows."""
+"""All of Envoy's; the harness knows the first four."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ class XdsServer:
         Args:
             host: decides what each stream is to hold.
             write_timeout: seconds that a client has to read what fills its buffers.
-            per_type: serve cluster, endpoint, listener, route and secret discovery too.
+            per_type: serve each type of Envoy's on a service of its own too.
         """
         self._host = host
         self._deadlines = deadlines.Deadlines(write_timeout, late=_Call.give_up)
@@ -131,10 +131,9 @@ class XdsServer:
             services.load_descriptors()
             served += services.PER_TYPE
         for service in served:
-            handlers = {
-                service.sotw: self._handler(sotw.SotwStream, service),
-                service.delta: self._handler(delta.DeltaStream, service),
-            }
+            handlers = {service.delta: self._handler(delta.DeltaStream, service)}
+            if service.sotw is not None:
+                handlers[service.sotw] = self._handler(sotw.SotwStream, service)
             generic = grpc.method_handlers_generic_handler(service.name, handlers)
             server.server.add_generic_rpc_handlers((generic,))
             server.announce(service.name)
