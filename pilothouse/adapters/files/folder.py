@@ -38,6 +38,8 @@ class _Look:
     tree: tree.Tree
     pending: tuple[tuple[views.View[Any, Any], views.Pending], ...]
     problems: tuple[objects.Problem, ...]
+    changed: tuple[keys.ObjectKey, ...]
+    """What changed in the views whose states differ, sorted."""
 
 
 class Folder:
@@ -132,11 +134,14 @@ class Folder:
         problems += [each for file in now.files.values() for each in file.problems]
         problems += [each for view in self._views for each in view.found]
         ordered = views.in_order(problems)
+        complete = tuple((view, view.complete(pending, ordered)) for view, pending in prepared)
+        merged = {key for _, pending in complete if pending.differs for key in pending.changed}
         return _Look(
             content=now,
             tree=found,
-            pending=tuple((view, view.complete(pending, ordered)) for view, pending in prepared),
+            pending=complete,
             problems=ordered,
+            changed=tuple(sorted(merged)),
         )
 
     def _wait(self, watcher: watch.Watcher, stop: threading.Event, look: _Look) -> None:
@@ -150,8 +155,7 @@ class Folder:
         self._content, self._problems = look.content, look.problems
         changed = [(view, pending) for view, pending in look.pending if view.commit(pending)]
         if changed:
-            merged = {key for _, pending in changed for key in pending.changed}
-            traceparent = self._on_change(tuple(sorted(merged)))
+            traceparent = self._on_change(look.changed)
             for view, pending in changed:
                 view.notify(
                     changes.Change(source=view.name, keys=pending.changed, traceparent=traceparent)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -55,7 +55,7 @@ async def _run(chosen: settings.Settings) -> None:
     tracing = telemetry.tracer_provider(settings.PROGRAM, buildinfo.version())
     try:
         with serving.stop_signals() as stop:
-            await Discovery(chosen, tracing).run(stop)
+            await Discovery(chosen, tracing, on_ready=memory.settle).run(stop)
     finally:
         await tracing.shutdown()
 
@@ -63,9 +63,19 @@ async def _run(chosen: settings.Settings) -> None:
 class Discovery:
     """One discovery server."""
 
-    def __init__(self, chosen: settings.Settings, tracing: telemetry.Telemetry) -> None:
-        """Wire everything; nothing is opened before ``run``."""
+    def __init__(
+        self,
+        chosen: settings.Settings,
+        tracing: telemetry.Telemetry,
+        *,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Wire everything; nothing is opened before ``run``.
+
+        ``on_ready`` is called once, when everything has been read and built for the first time.
+        """
         self._settings = chosen
+        self._on_ready = on_ready
         self._telemetry = tracing
         self._metrics = metrics.Metrics()
         self._folder = folder.Folder(chosen.config, on_change=self._file_change)
@@ -183,7 +193,8 @@ class Discovery:
                 loop.cancel()
 
     async def _announce_ready(self, server: serving.GrpcServer) -> None:
-        await self._folder.synced()
+        await self.engine.synced()
+        self._on_ready()
         await server.set_ready(ready=True)
 
     def _ready(self) -> tuple[web.Check, ...]:

@@ -9,6 +9,7 @@ proxies, and gets a `Build` and answers back, whoever does the work meanwhile.
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Collection, Iterable
 
 import structlog
@@ -71,6 +72,7 @@ class Builder:
         self._authored = views.AuthoredView()
         self._mesh: planner.Mesh | None = None
         self._sources: worlds.Sources | None = None
+        self._finished: weakref.WeakSet[resources.Layer] = weakref.WeakSet()
         self._translated: dict[int, tuple[plan.ProxyPlan, resources.Snapshot]] = {}
         """The plans of this build that some proxy has, and their snapshots."""
 
@@ -116,6 +118,17 @@ class Builder:
         known = self._translated.get(id(planned))
         if known is None:
             snapshot = self._translator.snapshot(planned, sources.secrets)
+            self._finish(snapshot)
             # The plan is kept with it, so that nothing else can get its identity.
             known = self._translated[id(planned)] = (planned, snapshot)
         return known[1]
+
+    def _finish(self, snapshot: resources.Snapshot) -> None:
+        """Work out here what its first stream would ask for on the loop: versions and frames."""
+        for type_url in snapshot.types:
+            snapshot.version(type_url)
+        for layer in snapshot.layers:
+            if layer not in self._finished:
+                self._finished.add(layer)
+                for resource in layer:
+                    _ = resource.delta_frame

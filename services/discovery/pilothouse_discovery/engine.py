@@ -73,10 +73,12 @@ class Engine:
         self._progress = tracker
         self._telemetry = tracing
         self._metrics = counters
+        self._authored = (*inputs.authored, *inputs.registries)
         self._builder = builder.Builder(domain=domain, authored=inputs.authored)
         self._pending: list[changes.Change] = []
         self._newcomers: list[clients.Client] = []
         self._wake = asyncio.Event()
+        self._synced = asyncio.Event()
         self.watch = holds.LoopWatch(counters.longest_hold.set)
         """Of the loop that this runs on; somebody has to run it."""
         self.built: builder.Build | None = None
@@ -86,6 +88,10 @@ class Engine:
     def world(self) -> world.World | None:
         """What the newest build follows from; None before the first."""
         return self.built.world if self.built else None
+
+    async def synced(self) -> None:
+        """Return when there is a build for which every authored source had been read."""
+        await self._synced.wait()
 
     def changed(self, change: changes.Change) -> None:
         """Look again soon."""
@@ -145,6 +151,8 @@ class Engine:
         self.built = built = await bench.do(
             self._builder.build, self._inputs.read(), traceparent=telemetry.current_traceparent()
         )
+        if built.world.state.unsynced.isdisjoint(self._authored):
+            self._synced.set()
         self._metrics.builds.observe(time.perf_counter() - started)
         self._progress.observe(built.world.observed, built.conditions)
         self._metrics.services.set(len(built.world.state.services))

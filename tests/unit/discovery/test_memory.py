@@ -28,3 +28,38 @@ for _ in range(3):
 def test_large_blocks_are_given_back_whatever_lies_between_them():
     """What was freed is not resident any more, also when other blocks were made after it."""
     subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=60)
+
+
+SETTLED = """
+import gc
+from pilothouse_discovery import memory
+
+class Node:
+    pass
+
+def cycle():
+    node = Node()
+    node.itself = node
+
+def cycles():
+    return sum(isinstance(one, Node) for one in gc.get_objects())
+
+memory.collect_less()
+mesh = [Node() for _ in range(1_000)]
+memory.settle()
+assert gc.get_freeze_count() > 1_000
+mesh.clear()
+frozen = gc.get_freeze_count()
+for _ in range(10):
+    cycle()
+assert cycles() == 10  # the mesh is gone: frozen is not kept
+gc.collect()
+assert cycles() == 0
+assert gc.get_freeze_count() <= frozen
+assert gc.get_threshold()[1] < 100
+"""
+
+
+def test_what_has_come_to_stay_is_not_searched_and_what_is_new_is() -> None:
+    """After the start cycles are still found, among what was made since."""
+    subprocess.run([sys.executable, "-c", SETTLED], check=True, timeout=60)
