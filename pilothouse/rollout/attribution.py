@@ -105,11 +105,11 @@ class Scope(enum.Enum):
     """Some have not answered yet; meanwhile it is held for those that refuse."""
 
 
-def scope(*, accepted: int, waiting: int) -> Scope:
+def scope(*, accepted: bool, waiting: int) -> Scope:
     """Decide whom a refusal concerns.
 
     Args:
-        accepted: Other proxies that have accepted the very same versions.
+        accepted: True if some other proxy has accepted the very same versions.
         waiting: Other proxies that are to hold them, and have not answered.
     """
     if accepted:

@@ -110,14 +110,14 @@ def test_the_rest_of_the_words_is_about_objects() -> None:
 @pytest.mark.parametrize(
     ("accepted", "waiting", "expected"),
     [
-        (0, 0, attribution.Scope.FLEET),
-        (1, 0, attribution.Scope.PROXY),
-        (1, 9, attribution.Scope.PROXY),
-        (0, 1, attribution.Scope.OPEN),
+        (False, 0, attribution.Scope.FLEET),
+        (True, 0, attribution.Scope.PROXY),
+        (True, 9, attribution.Scope.PROXY),
+        (False, 1, attribution.Scope.OPEN),
     ],
 )
 def test_one_that_took_it_speaks_for_the_fleet(
-    accepted: int, waiting: int, expected: attribution.Scope
+    *, accepted: bool, waiting: int, expected: attribution.Scope
 ) -> None:
     """And as long as somebody may yet take it, nothing is decided for all."""
     assert attribution.scope(accepted=accepted, waiting=waiting) is expected
