@@ -105,7 +105,7 @@ def _fill_virtual_host(made: route_components_pb2.VirtualHost, host: plan.Virtua
 def _variants(route: plan.Route) -> tuple[plan.Route, ...]:
     """The routes that do together what the planned one says."""
     preflights = () if route.treatment.cors is None else _preflights(route)
-    return (*preflights, *_redirects(route))
+    return tuple(one for each in (*preflights, route) for one in _redirects(each))
 
 
 def _redirects(route: plan.Route) -> tuple[plan.Route, ...]:
