@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a request ends up, worked out from config objects by what their comments say.
+
+Slow and plain on purpose. It reads manifests in the shape of their YAML, and shares no code with
+what it judges. The order of routes, over all rules of a host:
+
+- rules of the clients' own namespace before those of the service's,
+- higher `priority`,
+- exact path, longest prefix or template, longest expression, any path,
+- of one path, gRPC routes,
+- with a method, more tests of headers, more tests of parameters,
+- the older rule, its namespace, its name, the position of the route and of the match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tests.support import reference_actions as actions
+from tests.support import reference_conditions as conditions
+from tests.support import reference_hosts as hosts
+from tests.support import reference_values as values
+
+
+class Candidate(NamedTuple):
+    """A route that takes a request by one of its matches."""
+
+    order: tuple[Any, ...]
+    name: str
+    rule: values.Manifest
+    route: values.Manifest
+    match: values.Manifest
+
+
+def verdict(world: hosts.World, client: values.Client, request: values.Request) -> values.Verdict:
+    """What becomes of a request of a client, in a world of these manifests."""
+    site = hosts.site(world, client, request.authority)
+    if site is None:
+        return values.Verdict(status=404)
+    arrived = conditions.Arrived(request, site.port)
+    found = sorted(_candidates(site, arrived), key=lambda each: each.order)
+    if found:
+        best = found[0]
+        return actions.apply(world, site, best.rule, best.name, best.route, best.match, arrived)
+    if site.parent is None:
+        return values.Verdict(status=404)
+    if site.parent["spec"].get("throughEgressGateway"):
+        return values.Verdict(route="default", status=503)
+    # What no rule takes goes to the service itself.
+    return actions.apply(world, site, None, "default", {}, {}, arrived)
+
+
+def _candidates(site: hosts.Site, arrived: conditions.Arrived) -> Iterator[Candidate]:
+    for tier, rule in site.rules:
+        spec = rule["spec"]
+        routes = [(False, *each) for each in enumerate(spec.get("http", ()))]
+        routes += [(True, *each) for each in enumerate(spec.get("grpc", ()))]
+        for position, (grpc, index, route) in enumerate(routes):
+            for number, match in enumerate(route.get("matches") or [{}]):
+                if grpc:
+                    takes = conditions.grpc_takes(match, arrived)
+                    precedence = conditions.grpc_precedence(match)
+                else:
+                    takes = conditions.http_takes(match, arrived, cors="cors" in route)
+                    precedence = conditions.http_precedence(match)
+                if takes:
+                    priority = spec.get("priority", 0)
+                    place = (hosts.age(rule), position, number)
+                    order = (tier, -priority, precedence, *place)
+                    name = route_name(rule, index, route, grpc=grpc)
+                    yield Candidate(order, name, rule, route, match)
+
+
+def route_name(rule: values.Manifest, index: int, route: values.Manifest, *, grpc: bool) -> str:
+    """A route as status and explain name it."""
+    parts = ["RouteRule", *hosts.key(rule), *(["grpc"] if grpc else []), str(index)]
+    return "/".join([*parts, *([route["name"]] if route.get("name") else [])])
