@@ -316,9 +316,9 @@ class _Call:
         session = self._session
         text = f"nothing was read for {self._deadlines.seconds:g} s"
         _LOG.warning("client is stuck", peer=session.peer, node=_id(session), reason=text)
+        session.end(grpc.StatusCode.DEADLINE_EXCEEDED, text)
         # The status waits behind what is not read: be done with the client before that.
         self._close()
-        session.end(grpc.StatusCode.DEADLINE_EXCEEDED, text)
 
 
 def _id(session: Session) -> str:

@@ -132,6 +132,8 @@ class Engine:
                 end()
 
     async def _turn(self, bench: workbench.Workbench, merged: tuple[changes.Change, ...]) -> None:
+        for change in merged:
+            self._metrics.triggers.labels(type=change.source).inc()
         parents = list(dict.fromkeys(change.traceparent for change in merged if change.traceparent))
         with self._telemetry.span(
             "mesh.build",
@@ -155,8 +157,20 @@ class Engine:
             self._synced.set()
         self._metrics.builds.observe(time.perf_counter() - started)
         self._progress.observe(built.world.observed, built.conditions)
-        self._metrics.services.set(len(built.world.state.services))
-        self._metrics.problems.set(len(built.world.problems))
+        self._tell(built)
+
+    def _tell(self, built: builder.Build) -> None:
+        made, state = built.world, built.world.state
+        self._metrics.services.set(len(state.services))
+        self._metrics.route_rules.set(sum(key.kind == "RouteRule" for key in state.configs))
+        self._metrics.problems.set(len(made.problems))
+        in_force = state.configs.get
+        refused = [
+            key
+            for key, one in made.observed.items()
+            if (held := in_force(key)) is not one and held != one
+        ]
+        self._metrics.rejected_configs.set(len(refused))
 
     async def _serve_proxies(self, bench: workbench.Workbench) -> None:
         self._newcomers = []  # they are among all those who are connected

@@ -90,14 +90,16 @@ class Host:
                     _LOG.warning(
                         "response refused", node=str(client.proxy.id), type=type_url, reason=message
                     )
-                case xds_streams.Acked() | xds_streams.Subscribed() | xds_streams.Stale():
+                case xds_streams.Stale(type_url=type_url):
+                    self._metrics.stale.labels(type=type_url).inc()
+                case xds_streams.Acked() | xds_streams.Subscribed():
                     continue
         self._progress.answered(client)
 
     def sent(self, session: streams.Session, response: xds_streams.Response) -> None:
         """A response has been written."""
         del session
-        self._metrics.pushed(response.type_url)
+        self._metrics.pushed(response.type_url, len(response.body))
 
     def closed(self, session: streams.Session) -> None:
         """A stream has ended, for whatever reason."""
@@ -109,5 +111,15 @@ class Host:
             timer.cancel()
         self._clients.remove(client)
         self._metrics.clients.labels(role=str(client.proxy.id.role)).dec()
+        self._count(session.ending)
         self._progress.gone(client)
         _LOG.info("client gone", node=str(client.proxy.id))
+
+    def _count(self, ending: tuple[grpc.StatusCode, str] | None) -> None:
+        match ending:
+            case (grpc.StatusCode.DEADLINE_EXCEEDED, _):
+                self._metrics.write_timeouts.inc()
+            case (grpc.StatusCode.INTERNAL, _):
+                self._metrics.internal_errors.inc()
+            case _:
+                pass
