@@ -22,6 +22,12 @@ class TypeStatus:
     acked_version: str
     error: str
     """The client's words if it refused the newest response."""
+    wildcard: bool = False
+    """True when the client asked for everything."""
+    names: int = 0
+    """How many it asked for by name."""
+    awaited: bool = False
+    """True while a response is not answered."""
 
 
 class Sync(enum.Enum):
@@ -63,6 +69,9 @@ def of_types(states: Iterable[type_state.TypeState]) -> tuple[TypeStatus, ...]:
             sent_version=state.sent_version,
             acked_version=state.acked_version,
             error=state.error,
+            wildcard=state.subscription.wildcard,
+            names=len(state.subscription.names),
+            awaited=bool(state.outstanding),
         )
         for state in states
     )

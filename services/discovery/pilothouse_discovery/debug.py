@@ -35,9 +35,11 @@ def _client(client: clients.Client) -> dict[str, Any]:
         "types": [
             {
                 "type": one.type_url,
+                "asked": {"everything": one.wildcard, "names": one.names},
                 "resources": one.resources,
                 "sent": one.sent_version,
                 "acked": one.acked_version,
+                "awaited": one.awaited,
                 "refused": client.refusals.get(one.type_url, ""),
             }
             for one in client.session.stream.types()

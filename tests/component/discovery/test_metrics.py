@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `/metrics` tells, under the names that dashboards for istiod know."""
+"""What `/metrics` tells, under the names that dashboards for istiod know, and debug pages."""
 
 from __future__ import annotations
 
@@ -87,3 +87,33 @@ async def test_objects_that_are_not_in_force_are_counted(folder: pathlib.Path, t
             return (await scrape(running))["pilot_total_rejected_configs"] == 1
 
         await waiting.eventually(told)
+
+
+async def test_a_page_tells_what_each_stream_asked_for_and_waits_for(folder: pathlib.Path) -> None:
+    """By type: everything or names, and whether an answer is awaited."""
+    async with (
+        support.serving(folder) as running,
+        support.connected(running.address, NODE) as one,
+        aiohttp.ClientSession() as session,
+    ):
+        one.withhold.add(types.LISTENER.type_url)
+        await one.ask(types.ENDPOINT.type_url, V1, "outbound|9080||reviews.default")
+        await waiting.eventually(lambda: V1 in one.names(types.ENDPOINT))
+
+        async def page() -> dict[str, dict[str, object]]:
+            async with session.get(f"http://{running.http}/debug/clients") as response:
+                (client,) = await response.json()
+            return {types.of(each["type"]).short: each for each in client["types"]}
+
+        async def told() -> bool:
+            found = await page()
+            return [found[name]["awaited"] for name in ("CDS", "EDS", "LDS")] == [
+                False,
+                False,
+                True,
+            ]
+
+        await waiting.eventually(told)
+        found = await page()
+        assert found["CDS"]["asked"] == {"everything": True, "names": 0}
+        assert found["EDS"]["asked"] == {"everything": False, "names": 2}
