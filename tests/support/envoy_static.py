@@ -125,10 +125,19 @@ class RunningEnvoy:
 @asynccontextmanager
 async def running(snapshot: resources.Snapshot) -> AsyncIterator[RunningEnvoy]:
     """A real Envoy with a snapshot, until the block ends; AssertionError with its log otherwise."""
+    async with started(lambda admin: bootstrap(snapshot, admin=admin)) as envoy:
+        yield envoy
+
+
+@asynccontextmanager
+async def started(
+    wanted: Callable[[Path], bootstrap_pb2.Bootstrap],
+) -> AsyncIterator[RunningEnvoy]:
+    """A real Envoy with a bootstrap, which is told the socket of its admin page."""
     folder = Path(tempfile.mkdtemp(prefix="envoy-"))  # short: a Unix socket's path has 107 bytes
     try:
         config, socket, log = folder / "envoy.pb", folder / "admin", folder / "log"
-        config.write_bytes(wire.encode(bootstrap(snapshot, admin=socket)))
+        config.write_bytes(wire.encode(wanted(socket)))
         options = ("--disable-hot-restart", "--concurrency", "1", "-l", "warning")
         with log.open("wb") as output:
             child = process.Supervisor(

@@ -167,10 +167,16 @@ def _service_port(
 def _described(
     world: hosts.World, target: values.Manifest, port: int, labels: Mapping[str, str]
 ) -> tuple[str, tuple[str, ...] | None]:
-    """A target's name and its endpoints, which are not known for external services."""
+    """A target's name and its endpoints."""
     name = f"{'/'.join(hosts.key(target))}:{port}"
     if target["kind"] != "Service":
-        return f"external {name}", None
+        spec = target["spec"]
+        (there,) = [
+            each.get("targetPort", port) for each in spec["ports"] if each["number"] == port
+        ]
+        return f"external {name}", tuple(
+            sorted(f"{each['address']}:{there}" for each in spec["endpoints"])
+        )
     parts = [name, *(f"{key}={value}" for key, value in sorted(labels.items()))]
     wanted = {*target["spec"].get("selector", {}).items(), *labels.items()}
     (numbered,) = [each for each in target["spec"]["ports"] if each["port"] == port]

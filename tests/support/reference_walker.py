@@ -147,11 +147,13 @@ class Envoy:
 
     def _addresses(self, name: str) -> tuple[str, ...] | None:
         cluster = self.clusters.get(name)
-        if cluster is None or cluster.type != cluster_pb2.Cluster.EDS:
+        if cluster is None:
             return None
+        in_cluster = cluster.type != cluster_pb2.Cluster.EDS
+        assigned = cluster.load_assignment if in_cluster else self.endpoints[name]
         found = [
             each.endpoint.address.socket_address
-            for locality in self.endpoints[name].endpoints
+            for locality in assigned.endpoints
             for each in locality.lb_endpoints
         ]
         return tuple(sorted(f"{each.address}:{each.port_value}" for each in found))

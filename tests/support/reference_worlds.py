@@ -72,10 +72,26 @@ def _object(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict
     }
 
 
+def _external(
+    name: str, hosts: list[str], address: str, *ports: int, created: str = "", closed: bool = False
+) -> dict[str, Any]:
+    """An ExternalService at one address; its targets are 1000 higher."""
+    spec: dict[str, Any] = {
+        "hosts": hosts,
+        "ports": [{"number": port, "targetPort": port + 1000} for port in ports],
+        "resolution": "STATIC",
+        "endpoints": [{"address": address}],
+    }
+    if closed:
+        spec["throughEgressGateway"] = True
+    made = {"creationTimestamp": f"{created}T00:00:00Z"} if created else {}
+    return _object("ExternalService", name, spec, **made)
+
+
 ALWAYS: World = (
     service("reviews", "default", (80, "http"), (9080, "http"), address="10.96.0.1"),
     service("reviews", "shop", (80, "http"), address="10.96.0.2"),
-    service("ratings", "default", (80, "http"), (8080, "grpc"), (5432, "tcp")),
+    service("ratings", "default", (80, "http"), (8080, "http"), (5432, "tcp")),
     pod("reviews", "default", "v1", "10.0.0.1"),
     pod("reviews", "default", "v2", "10.0.0.2"),
     pod("ratings", "default", "v1", "10.0.0.3"),
@@ -84,22 +100,11 @@ SOMETIMES: World = (
     service("cart", "shop", (8080, "http"), (5432, "tcp"), address="10.96.0.1"),
     pod("cart", "shop", "v2", "10.0.0.4"),
     service("alias", "default", (80, "http"), type="ExternalName", externalName="a.com"),
-    _object("ExternalService", "api", {"hosts": ["API.example"], "ports": [{"number": 80}]}),
-    _object(
-        "ExternalService",
-        "rival",
-        {"hosts": ["api.example", "reviews.shop", "cart"], "ports": [{"number": 80}]},
-        creationTimestamp="2026-01-01T00:00:00Z",
+    _external("api", ["API.example"], "10.0.0.8", 80),
+    _external(
+        "rival", ["api.example", "reviews.shop", "cart"], "10.0.0.9", 80, created="2026-01-01"
     ),
-    _object(
-        "ExternalService",
-        "bank",
-        {
-            "hosts": ["bank.example"],
-            "ports": [{"number": 80}, {"number": 8080}],
-            "throughEgressGateway": True,
-        },
-    ),
+    _external("bank", ["bank.example"], "10.0.0.10", 80, 8080, closed=True),
 )
 
 
