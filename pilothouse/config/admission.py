@@ -146,7 +146,9 @@ def admit(
         conditions[key] = _kept(refused, in_force) if refused else _IN_FORCE
     for key in unreadable.keys() - conditions.keys():
         conditions[key] = _kept(_refusal(UNREADABLE, unreadable[key]), None)
-    configs = dict(sorted(accepted.items()))
+    configs: Mapping[keys.ObjectKey, objects.Config] = dict(sorted(accepted.items()))
+    if configs == previous.configs:
+        configs = previous.configs  # so that identity tells that nothing changed
     return Admission(
         accepted=AcceptedSet(
             configs=configs,

@@ -69,6 +69,16 @@ class Trial:
         return frozenset((*self.culprits, *(one for group in waiting for one in group.suspects)))
 
     @property
+    def suspected(self) -> frozenset[keys.ObjectKey]:
+        """All but those that are cleared."""
+        return self.unsettled.union(self.culprits)
+
+    @property
+    def suspects(self) -> frozenset[keys.ObjectKey]:
+        """All that the search was begun with, if it did not end without anybody to blame."""
+        return self.suspected.union(self.cleared)
+
+    @property
     def unsettled(self) -> frozenset[keys.ObjectKey]:
         """The suspects that are neither cleared nor found to be culprits."""
         return frozenset(one for group in self.groups for one in group.suspects)

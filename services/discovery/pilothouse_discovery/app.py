@@ -23,6 +23,7 @@ from pilothouse_discovery import (
     clients,
     debug,
     engine,
+    holding,
     host,
     load_reports,
     loads,
@@ -87,8 +88,9 @@ class Discovery:
             for name, address in chosen.sources.items()
         }
         self.clients = clients.Clients()
+        holder = holding.Holding()
         self.progress = progress.Progress(
-            connected=self.clients, tracing=tracing, counters=self._metrics
+            connected=self.clients, holder=holder, tracing=tracing, counters=self._metrics
         )
         self.engine = engine.Engine(
             inputs=engine.Inputs(
@@ -99,6 +101,7 @@ class Discovery:
             ),
             connected=self.clients,
             tracker=self.progress,
+            holder=holder,
             tracing=tracing,
             counters=self._metrics,
             domain=chosen.domain,
@@ -107,6 +110,7 @@ class Discovery:
             connected=self.clients,
             builder=self.engine,
             tracker=self.progress,
+            holder=holder,
             counters=self._metrics,
             sync_grace=chosen.sync_grace,
         )

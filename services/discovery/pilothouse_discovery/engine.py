@@ -22,11 +22,21 @@ import grpc
 import structlog
 
 from pilothouse.adapters import telemetry
-from pilothouse.config import objects
+from pilothouse.config import accepted, objects
 from pilothouse.model import changes, secrets, services
 from pilothouse.routing import plan
 from pilothouse.xds import resources
-from pilothouse_discovery import builder, clients, holds, metrics, progress, views, workbench, world
+from pilothouse_discovery import (
+    builder,
+    clients,
+    holding,
+    holds,
+    metrics,
+    progress,
+    views,
+    workbench,
+    world,
+)
 
 _LOG = structlog.get_logger(__name__)
 
@@ -63,6 +73,7 @@ class Engine:
         inputs: Inputs,
         connected: clients.Clients,
         tracker: progress.Progress,
+        holder: holding.Holding,
         tracing: telemetry.Telemetry,
         counters: metrics.Metrics,
         domain: str,
@@ -74,7 +85,14 @@ class Engine:
         self._telemetry = tracing
         self._metrics = counters
         self._authored = (*inputs.authored, *inputs.registries)
-        self._builder = builder.Builder(domain=domain, authored=inputs.authored)
+        self._holding = holder
+        self._builder = builder.Builder(
+            domain=domain,
+            authored=inputs.authored,
+            store=accepted.AcceptedInMemory(),
+            alarm=self._alarmed,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._pending: list[changes.Change] = []
         self._newcomers: list[clients.Client] = []
         self._wake = asyncio.Event()
@@ -98,6 +116,11 @@ class Engine:
         self._pending.append(change)
         self._wake.set()
 
+    def _alarmed(self) -> None:
+        """Look again soon: the gate found something for somebody who came. On another thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.changed, changes.Change(source="gate"))
+
     def welcome(self, client: clients.Client) -> None:
         """Serve a client that has just come: a config source at once, a proxy soon."""
         if client.is_source:
@@ -111,6 +134,8 @@ class Engine:
 
     async def run(self) -> None:
         """Have built and push, for ever."""
+        self._loop = asyncio.get_running_loop()
+        self._holding.attach(again=self.welcome, changed=self.changed)
         stores = (*self._inputs.authored.values(), *self._inputs.derived.values())
         ends = [store.subscribe(self.changed) for store in stores]
         ends += [one.subscribe(self.changed) for one in self._inputs.registries.values()]
@@ -151,8 +176,14 @@ class Engine:
     async def _build(self, bench: workbench.Workbench) -> None:
         started = time.perf_counter()
         self.built = built = await bench.do(
-            self._builder.build, self._inputs.read(), traceparent=telemetry.current_traceparent()
+            self._builder.build,
+            self._inputs.read(),
+            traceparent=telemetry.current_traceparent(),
+            asked=[self._asked(client) for client in self._clients.proxies],
+            refusals=self._holding.take(),
+            proven=self._holding.proven(),
         )
+        self._holding.begin(built.world.accepted)
         if built.world.state.unsynced.isdisjoint(self._authored):
             self._synced.set()
         self._metrics.builds.observe(time.perf_counter() - started)
@@ -196,17 +227,21 @@ class Engine:
         pending: list[clients.Client] = []
         for start in range(0, len(wanted), BATCH):
             batch = [client for client in wanted[start : start + BATCH] if client in self._clients]
-            asked = [
-                builder.Asked(proxy=one.proxy, served=one.session.stream.target is not None)
-                for one in batch
-            ]
+            asked = [self._asked(client) for client in batch]
             answers = await bench.do(self._builder.answers, asked)
-            pending += [
-                client
-                for client, answer in zip(batch, answers, strict=True)
-                if client in self._clients and self._give(client, answer)
-            ]
+            for client, question, answer in zip(batch, asked, answers, strict=True):
+                if client in self._clients:
+                    if self._give(client, answer):
+                        pending.append(client)
+                    self._holding.given(client, question.held)
         return pending
+
+    def _asked(self, client: clients.Client) -> builder.Asked:
+        return builder.Asked(
+            proxy=client.proxy,
+            served=client.session.stream.target is not None,
+            held=self._holding.held(client),
+        )
 
     def _give(self, client: clients.Client, answer: builder.Answer) -> bool:
         """Pass an answer on; True when that leaves something to be acknowledged."""

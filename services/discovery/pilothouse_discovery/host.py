@@ -12,7 +12,7 @@ import structlog
 from pilothouse.adapters.rpc import streams
 from pilothouse.model import proxy as proxies
 from pilothouse.xds import streams as xds_streams
-from pilothouse_discovery import clients, engine, metrics, nodes, progress
+from pilothouse_discovery import clients, engine, holding, metrics, nodes, progress
 
 _LOG = structlog.get_logger(__name__)
 
@@ -30,6 +30,7 @@ class Host:
         connected: clients.Clients,
         builder: engine.Engine,
         tracker: progress.Progress,
+        holder: holding.Holding,
         counters: metrics.Metrics,
         sync_grace: float,
     ) -> None:
@@ -37,6 +38,7 @@ class Host:
         self._clients = connected
         self._engine = builder
         self._progress = tracker
+        self._holding = holder
         self._metrics = counters
         self._sync_grace = sync_grace
         self._numbers = itertools.count(1)
@@ -59,6 +61,8 @@ class Host:
         self._clients.add(client)
         self._metrics.clients.labels(role=str(proxy.id.role)).inc()
         _LOG.info("client connected", node=str(proxy.id), peer=session.peer)
+        if not client.is_source:
+            self._holding.opened(client)
         self._engine.welcome(client)
         self._give_time(client)
 
@@ -95,6 +99,7 @@ class Host:
                 case xds_streams.Acked() | xds_streams.Subscribed():
                     continue
         self._progress.answered(client)
+        self._holding.look(client)
 
     def sent(self, session: streams.Session, response: xds_streams.Response) -> None:
         """A response has been written."""
@@ -113,6 +118,7 @@ class Host:
         self._metrics.clients.labels(role=str(client.proxy.id.role)).dec()
         self._count(session.ending)
         self._progress.gone(client)
+        self._holding.gone(client)
         _LOG.info("client gone", node=str(client.proxy.id))
 
     def _count(self, ending: tuple[grpc.StatusCode, str] | None) -> None:

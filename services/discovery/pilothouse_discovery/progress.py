@@ -19,7 +19,7 @@ from pilothouse.adapters import telemetry
 from pilothouse.config import objects
 from pilothouse.model import keys
 from pilothouse.rollout import ledger, waves
-from pilothouse_discovery import clients, metrics, statuses
+from pilothouse_discovery import clients, holding, metrics, statuses
 
 _LOG = structlog.get_logger(__name__)
 
@@ -35,9 +35,15 @@ class Progress:
     """Watches acknowledgements; knows the status of every object."""
 
     def __init__(
-        self, *, connected: clients.Clients, tracing: telemetry.Telemetry, counters: metrics.Metrics
+        self,
+        *,
+        connected: clients.Clients,
+        holder: holding.Holding,
+        tracing: telemetry.Telemetry,
+        counters: metrics.Metrics,
     ) -> None:
         """Begin with nothing observed."""
+        self._holding = holder
         self._clients = connected
         self._telemetry = tracing
         self._metrics = counters
@@ -164,7 +170,12 @@ class Progress:
         for client in moved:
             self._place(client)
         positions = {clients.position(one): count for one, count in self._groups.items()}
-        states = statuses.compute(self._observed, self._conditions, ledger.count(positions))
+        states = statuses.compute(
+            self._observed,
+            self._conditions,
+            self._holding.adjusted(ledger.count(positions)),
+            words=self._holding.words(),
+        )
         if states == self.states:
             return
         self.states = states
@@ -175,6 +186,9 @@ class Progress:
         """Count a client where it is now, and no longer where it was."""
         here = client in self._clients and not client.is_source
         now = client.standing() if here else None
+        if now is not None and now[1] is not None and self._holding.searched(client):
+            # Of what it refuses most is right; which part is not will be known soon.
+            now = now[0], tuple((url, acked, False) for url, acked, _ in now[1])
         before = self._standings.pop(client, None)
         if before is not None:
             self._groups[before] -= 1

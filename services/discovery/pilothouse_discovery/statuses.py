@@ -9,6 +9,7 @@ it.
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Mapping
 
 from pilothouse.config import objects, status
@@ -36,23 +37,37 @@ def compute(
     observed: Mapping[keys.ObjectKey, objects.Config],
     conditions: Mapping[keys.ObjectKey, tuple[objects.Condition, ...]],
     counts: Mapping[keys.ObjectKey, ledger.Counts],
+    *,
+    words: Mapping[keys.ObjectKey, str] = types.MappingProxyType({}),
 ) -> Mapping[keys.ObjectKey, ObjectState]:
-    """The state of every observed object, in key order."""
+    """The state of every observed object, in key order.
+
+    ``words`` has who refused an object, and how, where that is known.
+    """
     return {
-        key: _state(config, conditions.get(key, ()), counts.get(key, ledger.Counts()))
+        key: _state(
+            config,
+            conditions.get(key, ()),
+            counts.get(key, ledger.Counts()),
+            words=words.get(key, ""),
+        )
         for key, config in observed.items()
     }
 
 
 def _state(
-    config: objects.Config, given: tuple[objects.Condition, ...], counts: ledger.Counts
+    config: objects.Config,
+    given: tuple[objects.Condition, ...],
+    counts: ledger.Counts,
+    *,
+    words: str,
 ) -> ObjectState:
     grouped: dict[str, list[objects.Condition]] = {}
     for condition in given:
         grouped.setdefault(condition.type, []).append(condition)
     by_type = {ACCEPTED.type: ACCEPTED, RESOLVED.type: RESOLVED}
     by_type.update((name, status.merged(found)) for name, found in grouped.items())
-    by_type["Programmed"] = _programmed(by_type["Accepted"], counts)
+    by_type["Programmed"] = _programmed(by_type["Accepted"], counts, words=words)
     return ObjectState(
         key=config.key,
         generation=config.meta.generation,
@@ -63,14 +78,17 @@ def _state(
     )
 
 
-def _programmed(accepted: objects.Condition, counts: ledger.Counts) -> objects.Condition:
+def _programmed(
+    accepted: objects.Condition, counts: ledger.Counts, *, words: str
+) -> objects.Condition:
     if not accepted.status:
         return _not_programmed(
             "NotAccepted",
             "the object is not accepted, so its present generation is in force nowhere",
         )
     if counts.refused:
-        return _not_programmed("Refused", f"{counts.refused} of {counts.needed} proxies refused it")
+        told = f"{counts.refused} of {counts.needed} proxies refused it"
+        return _not_programmed("Refused", f"{told}: {words}" if words else told)
     if counts.acked < counts.needed:
         return _not_programmed(
             "Pending", f"{counts.acked} of {counts.needed} proxies have acknowledged it"

@@ -11,7 +11,7 @@ first in the settings wins.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from pilothouse.config import admission, objects
 from pilothouse.model import keys, secrets, services
@@ -56,11 +56,28 @@ class World:
     """What the sources could not read as objects, sorted by location."""
 
 
-def assemble(sources: Sources, *, previous: admission.AcceptedSet, domain: str) -> World:
-    """Merge the sources and admit what may be in force."""
+def assemble(
+    sources: Sources,
+    *,
+    previous: admission.AcceptedSet,
+    domain: str,
+    refusals: Iterable[admission.Refusal] = (),
+    proven: Collection[keys.ObjectKey] = (),
+) -> World:
+    """Merge the sources and admit what may be in force.
+
+    Args:
+        sources: What they hold now.
+        previous: What has been in force.
+        domain: DNS domain of the mesh.
+        refusals: What the gate and proxies refused since.
+        proven: Objects that some proxy runs as they have been in force.
+    """
     observed, shadowed = _merge_configs(sources)
     problems = _problems(sources)
-    admitted = admission.admit(previous, observed, problems=problems)
+    admitted = admission.admit(
+        previous, observed, problems=problems, refusals=refusals, proven=proven
+    )
     conditions: dict[keys.ObjectKey, tuple[objects.Condition, ...]] = dict(admitted.conditions)
     for key, condition in shadowed.items():
         conditions[key] = (*conditions.get(key, ()), condition)
@@ -79,6 +96,15 @@ def assemble(sources: Sources, *, previous: admission.AcceptedSet, domain: str) 
         conditions=conditions,
         problems=problems,
     )
+
+
+def overlaid(
+    state: mesh_state.MeshState, held: Mapping[keys.ObjectKey, objects.Config | None]
+) -> mesh_state.MeshState:
+    """The same state with some objects in other contents, or, for None, without them."""
+    configs = {**state.configs, **held}
+    left = {key: config for key, config in sorted(configs.items()) if config is not None}
+    return dataclasses.replace(state, configs=left)
 
 
 def _problems(sources: Sources) -> tuple[objects.Problem, ...]:

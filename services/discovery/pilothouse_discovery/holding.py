@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens when a proxy refuses: who is to blame is found out on it, and held.
+
+Rules of this file:
+- It looks at a client when everything was written and answered, and compares; it keeps no history
+  of events. A newer target settles older refusals by itself.
+- A refusal begins one search at most: what was refused is remembered by the content's version, and
+  clients that refuse the same as one that is being searched wait for what is found there.
+- A client is only ever given what `held` says: objects as they were when it accepted last, or left
+  out. So no loop of refusals can begin here: each search ends (`rollout.trials`), and what it found
+  stays held until the object changes.
+- A client that brought its configuration along, and accepted nothing yet, is not searched but for
+  what its words name: to take away what it holds would break what works.
+- This knows no event loop. It asks for clients to be served again, and for a new build.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Final
+
+import structlog
+
+from pilothouse.config import admission, objects
+from pilothouse.model import changes, keys
+from pilothouse.rollout import attribution, cases, ledger, trials
+from pilothouse.xds import resources, types
+from pilothouse_discovery import clients, records
+
+_LOG = structlog.get_logger(__name__)
+
+_REMEMBERED: Final = 1000
+"""How many proxies that went away are remembered with what is held for them."""
+
+
+class Holding:
+    """All records, and what follows for everybody."""
+
+    def __init__(self) -> None:
+        """Begin without clients; `attach` comes before the first one."""
+        self._again: Callable[[clients.Client], None] = lambda _: None
+        self._changed: Callable[[changes.Change], None] = lambda _: None
+        self._records: dict[clients.Client, records.Record] = {}
+        self._special: set[clients.Client] = set()
+        """Those that are searched, wait for a search, or have something held."""
+        self._searches: dict[Hashable, clients.Client] = {}
+        self._cases: cases.Cases[clients.Client] = cases.Cases()
+        self._parted: collections.OrderedDict[str, dict[keys.ObjectKey, records.Hold]] = (
+            collections.OrderedDict()
+        )
+        self._accepted = admission.AcceptedSet()
+        self._refusals: list[admission.Refusal] = []
+
+    def attach(
+        self,
+        *,
+        again: Callable[[clients.Client], None],
+        changed: Callable[[changes.Change], None],
+    ) -> None:
+        """Say how a client is served again, and how a new build is asked for."""
+        self._again = again
+        self._changed = changed
+
+    # What the builder is told
+
+    def take(self) -> tuple[admission.Refusal, ...]:
+        """What proxies refused for the fleet since the last call."""
+        refusals, self._refusals = tuple(self._refusals), []
+        return refusals
+
+    def proven(self) -> frozenset[keys.ObjectKey]:
+        """The objects that some proxy runs as they are in force."""
+        now = self._accepted.configs
+        layers = {
+            layer
+            for client, record in self._records.items()
+            if record.confirmed is now and client.session.stream.target is not None
+            for layer in client.session.stream.target.layers
+        }
+        return frozenset(key for layer in layers for key in layer.origins if key in now)
+
+    def begin(self, accepted: admission.AcceptedSet) -> None:
+        """Take what is in force by a new build; targets made from it follow."""
+        self._accepted = accepted
+        now = accepted.configs
+        self._cases.keep(now)
+        for client in tuple(self._special):
+            record = self._records[client]
+            search = record.search
+            if search is not None and any(
+                now.get(key) != search.now.get(key) for key in search.trial.suspects
+            ):
+                self._end_search(record)
+            record.waits_for = None  # it refuses again what it refused
+            record.holds = {k: one for k, one in record.holds.items() if now.get(k) == one.config}
+            self._hold(client, record)
+        for name, held in tuple(self._parted.items()):
+            left = {key: one for key, one in held.items() if now.get(key) == one.config}
+            if left:
+                self._parted[name] = left
+            else:
+                del self._parted[name]
+
+    def held(self, client: clients.Client) -> records.Held:
+        """What a client is given in another content than the fleet."""
+        record = self._records.get(client)
+        return records.NOTHING if record is None else record.held
+
+    # What clients do
+
+    def opened(self, client: clients.Client) -> None:
+        """A proxy has come, perhaps one that was here before."""
+        record = self._records[client] = records.Record()
+        record.holds = self._parted.pop(client.name, {})
+        self._hold(client, record)
+
+    def given(self, client: clients.Client, held: records.Held) -> None:
+        """A client has a new target, made from what is in force and ``held``."""
+        record = self._records.get(client)
+        if record is not None:
+            record.given = held
+            record.view = (
+                records.overlaid(self._accepted.configs, held) if held else self._accepted.configs
+            )
+            self.look(client)
+
+    def gone(self, client: clients.Client) -> None:
+        """A client's stream has ended."""
+        record = self._records.pop(client, None)
+        if record is None:
+            return
+        self._special.discard(client)
+        if record.holds:
+            self._parted[client.name] = record.holds
+            while len(self._parted) > _REMEMBERED:
+                self._parted.popitem(last=False)
+        if record.search is not None:
+            self._end_search(record)
+        self._decided(self._cases.gone(client))
+
+    def look(self, client: clients.Client) -> None:
+        """Look at a client that was given something, or has answered."""
+        record = self._records.get(client)
+        stream = client.session.stream
+        if record is None or stream.target is None or not stream.idle:
+            return
+        if record.given is not record.held:
+            return  # it is about to be given something else
+        refusals = stream.refusals
+        if record.search is not None:
+            self._answer(client, record, record.search, refusals)
+            return
+        for url in refusals:
+            record.lagging.setdefault(url, record.confirmed)
+        if stream.current is stream.target:
+            record.confirmed = record.view
+            if record.lagging:
+                record.lagging = {u: v for u, v in record.lagging.items() if u in refusals}
+        if self._cases.undecided:
+            self._decided(self._cases.answered(client, lambda found: records.runs(client, found)))
+        if refusals and record.waits_for is None:
+            self._begin_search(client, record, refusals)
+
+    # Searching
+
+    def _begin_search(
+        self, client: clients.Client, record: records.Record, refusals: Mapping[str, str]
+    ) -> None:
+        for url in sorted(refusals, key=lambda one: types.of(one).order):
+            search = self._suspicion(client, record, url, refusals[url])
+            if search is None:
+                continue
+            known = [
+                case
+                for key in sorted(search.trial.suspects)
+                if (case := self._cases.known(search.now[key])) is not None
+            ]
+            if known:
+                for case in known:
+                    self._hold_one(record, case.config, search.before, search.words)
+            elif search.group in self._searches:
+                record.waits_for = search.group
+            else:
+                record.search = search
+                self._searches[search.group] = client
+                _LOG.info(
+                    "searching for what is refused",
+                    node=client.name,
+                    type=url,
+                    suspects=len(search.trial.suspects),
+                )
+            self._hold(client, record)
+            return
+
+    def _suspicion(
+        self, client: clients.Client, record: records.Record, url: str, words: str
+    ) -> records.Search | None:
+        """The search that a refusal gives rise to; None if there is nothing to search for."""
+        stream = client.session.stream
+        target = stream.target
+        if target is None or attribution.is_local(url, words):
+            return None
+        version = target.version(url)
+        if record.tried.get(url) == version:
+            return None
+        acked = stream.acked(url)
+        fresh = acked is resources.Snapshot.EMPTY
+        before = {} if fresh else record.lagging.get(url, record.confirmed)
+        changed = resources.diff(acked, target, url).changed
+        told = attribution.without_local(words)
+        found = attribution.suspects(changed, before=before, now=record.view, words=told)
+        if fresh and stream.claimed(url):
+            known = (key for key in found.others if self._cases.known(record.view[key]))
+            found = attribution.Suspects(named=(*found.named, *known))
+        if not found:
+            record.tried[url] = version
+            _LOG.warning("nobody to blame for a refusal", node=client.name, type=url, reason=words)
+            return None
+        return records.Search(
+            type_url=url,
+            version=version,
+            words=told,
+            group=(url, frozenset((one.name, one.version) for one in changed), found),
+            trial=trials.begin(found.named, found.others),
+            before=before,
+            now=record.view,
+            changed=changed,
+        )
+
+    def _answer(
+        self,
+        client: clients.Client,
+        record: records.Record,
+        search: records.Search,
+        refusals: Mapping[str, str],
+    ) -> None:
+        """A client under search has accepted or refused what was tried."""
+        url = search.type_url
+        accepted = url not in refusals or attribution.is_local(url, refusals[url])
+        search.trial = search.trial.answer(accepted=accepted)
+        if search.trial.done:
+            self._found(client, record, search)
+        self._hold(client, record)
+
+    def _found(
+        self, client: clients.Client, record: records.Record, search: records.Search
+    ) -> None:
+        """A search has ended: hold the culprits for all that refuse the same."""
+        waiting = self._end_search(record)
+        concerned = [(client, record), *((one, self._records[one]) for one in waiting)]
+        culprits = search.trial.culprits
+        _LOG.warning(
+            "what is refused was found" if culprits else "nobody to blame for a refusal",
+            node=client.name,
+            type=search.type_url,
+            reason=search.words,
+            objects=[str(key) for key in culprits],
+        )
+        for _, each in concerned:
+            if not culprits:
+                each.tried[search.type_url] = search.version
+            for key in culprits:
+                before = each.lagging.get(search.type_url, each.confirmed)
+                self._hold_one(each, search.now[key], before, search.words)
+        for other in waiting:
+            self._hold(other, self._records[other])
+        for key in culprits:
+            self._open_case(search, key, client, {one for one, _ in concerned})
+
+    def _end_search(self, record: records.Record) -> tuple[clients.Client, ...]:
+        """Forget a search; those that waited for it look again when they are served."""
+        search, record.search = record.search, None
+        if search is None:
+            return ()
+        self._searches.pop(search.group, None)
+        waiting = tuple(one for one in self._special if self._waits(one, search.group))
+        for one in waiting:
+            self._records[one].waits_for = None
+            self._again(one)
+        return tuple(sorted(waiting, key=lambda one: one.id))
+
+    def _waits(self, client: clients.Client, group: Hashable) -> bool:
+        return self._records[client].waits_for == group
+
+    # Holding
+
+    def _hold_one(
+        self,
+        record: records.Record,
+        config: objects.Config,
+        before: attribution.InForce,
+        words: str,
+    ) -> None:
+        instead = self._instead(config, before)
+        record.holds[config.key] = records.Hold(config=config, instead=instead, words=words)
+
+    def _instead(
+        self, config: objects.Config, before: attribution.InForce
+    ) -> objects.Config | None:
+        """What an object is given as where it is held; None if it never was accepted."""
+        last = before.get(config.key)
+        if last is None or last == config:
+            last = self._accepted.fallbacks.get(config.key)
+        return None if last == config else last
+
+    def _hold(self, client: clients.Client, record: records.Record) -> None:
+        """Work out what is held for a client, and have it served if that is something else."""
+        held = {key: one.instead for key, one in record.holds.items()}
+        search = record.search
+        if search is not None:
+            tried = search.trial.held
+            held |= {key: self._instead(search.now[key], search.before) for key in tried}
+        if search or held or record.waits_for:
+            self._special.add(client)
+        else:
+            self._special.discard(client)
+        if held != record.held:
+            record.held = held or records.NOTHING
+            self._again(client)
+        elif search is not None:
+            # Nothing to send: it has what is tried already.
+            self._again(client)
+
+    # Whom it concerns
+
+    def _open_case(
+        self,
+        search: records.Search,
+        key: keys.ObjectKey,
+        client: clients.Client,
+        refusing: set[clients.Client],
+    ) -> None:
+        versions = frozenset(
+            (one.type_url, one.name, one.version) for one in search.changed if key in one.origins
+        )
+        others = [one for one in self._records if one not in refusing]
+        waiting = [one for one in others if records.is_to_run(one, versions)]
+        case = self._cases.open(
+            search.now[key],
+            versions=versions,
+            words=f"{client.name}: {search.words}",
+            accepted=any(records.runs(one, versions) for one in others),
+            waiting=waiting,
+        )
+        if case.scope is not attribution.Scope.OPEN:
+            self._decided((case,))
+
+    def _decided(self, decided: Iterable[cases.Case[clients.Client]]) -> None:
+        for case in decided:
+            if case.scope is attribution.Scope.FLEET:
+                self._refusals.append(
+                    admission.Refusal.of(
+                        case.config, reason=admission.REFUSED_BY_PROXY, message=case.words
+                    )
+                )
+                self._changed(changes.Change(source="refusal", keys=(case.config.key,)))
+
+    # What people are told
+
+    def adjusted(
+        self, counts: Mapping[keys.ObjectKey, ledger.Counts]
+    ) -> Mapping[keys.ObjectKey, ledger.Counts]:
+        """The counts with what is held: its proxies do not run the object as it is.
+
+        The ledger sees what a proxy is to hold, and that is the object as it was, or without it.
+        """
+        refused: collections.Counter[keys.ObjectKey] = collections.Counter()
+        missing: collections.Counter[keys.ObjectKey] = collections.Counter()
+        absent: collections.Counter[keys.ObjectKey] = collections.Counter()
+        for client in self._special:
+            record = self._records[client]
+            searched = record.search.trial.suspected if record.search else frozenset()
+            for key in {*record.holds, *searched}:
+                missing[key] += 1
+                refused[key] += key in record.holds
+                absent[key] += not records.needs(client, key)
+        found = dict(counts)
+        for key, times in missing.items():
+            known = found.get(key, ledger.Counts())
+            found[key] = ledger.Counts(
+                needed=known.needed + absent[key],
+                acked=max(0, known.acked - (times - absent[key])),
+                refused=known.refused + refused[key],
+            )
+        return found
+
+    def searched(self, client: clients.Client) -> bool:
+        """Tell whether it is still to be found out what a client refuses."""
+        record = self._records.get(client)
+        return record is not None and (record.search is not None or record.waits_for is not None)
+
+    def words(self) -> Mapping[keys.ObjectKey, str]:
+        """Of each object that is held for some proxies only: who refuses it, and how."""
+        found: dict[keys.ObjectKey, list[str]] = {}
+        for client in sorted(self._special, key=lambda one: one.name):
+            for key, one in self._records[client].holds.items():
+                found.setdefault(key, []).append(f"{client.name}: {one.words}")
+        return {key: told[0] for key, told in found.items()}
