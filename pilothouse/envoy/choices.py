@@ -38,7 +38,9 @@ _TLS: Final = "tls"
 
 def inspects(choices: Iterable[plan.Choice]) -> bool:
     """True when the first bytes of a connection must be known to choose."""
-    return any(one.match.server_names or one.match.tls is not None for one in choices)
+    return any(
+        one.match.server_names or one.match.unnamed or one.match.tls is not None for one in choices
+    )
 
 
 def matcher(choices: Sequence[plan.Choice]) -> matcher_pb2.Matcher:
@@ -65,6 +67,12 @@ def _conditions(match: accepting.ChainMatch) -> list[matcher_pb2.Matcher.Matcher
     found = []
     if match.server_names:
         found.append(_any(map(_server_name, match.server_names)))
+    if match.unnamed:
+        named = _Predicate()
+        named.single_predicate.input.CopyFrom(_SERVER_NAME)
+        named.single_predicate.value_match.safe_regex.regex = ".+"
+        named.single_predicate.value_match.safe_regex.google_re2.SetInParent()
+        found.append(_Predicate(not_matcher=named))
     if match.destinations:
         found.append(_networks(_DESTINATION, match.destinations))
     if match.sources:

@@ -22,6 +22,8 @@ class ChainMatch:
     """Networks (``10.1.0.0/16``) one of which holds the address connected to, sorted."""
     sources: tuple[str, ...] = ()
     """Networks one of which holds the client's address, sorted."""
+    unnamed: bool = False
+    """True: the client names no server."""
     tls: bool | None = None
     """True for connections that begin with a TLS handshake, False for others."""
 

@@ -17,6 +17,7 @@ from pilothouse.routing import (
     gateways,
     parsed,
     parsing,
+    patterns,
     resolving,
     routes,
     rules,
@@ -225,7 +226,7 @@ def _gateway_sites(
     listeners = [
         one
         for one in named
-        if any(gateways.intersect(ours, theirs) for ours in one.hosts for theirs in hosts)
+        if any(patterns.intersect(ours, theirs) for ours in one.hosts for theirs in hosts)
     ]
     if not listeners:
         text = f"none of the rule's hosts is a host of a listener of {gateway.key}"
@@ -335,14 +336,12 @@ def gateway_conditions(gateway: parsed.Gateway, others: tuple[parsed.Gateway, ..
     lost = []
     for other in others:
         if other is not gateway and _may_share_proxies(gateway, other):
-            served = (gateways.Served(gateway, ()), gateways.Served(other, ()))
             lost += [
-                f"listener {one.listener} is not opened: {one.winner} speaks another protocol "
-                "on its port"
-                for one in gateways.open_ports(served)[1]
+                f"listener {one.listener} {one.text}"
+                for one in gateways.refused((gateway, other))
                 if one.loser == gateway.key
             ]
-    return _sorted(_resolved([]), _conflicted(tuple(lost)))
+    return _sorted(_resolved([]), _conflicted(tuple(dict.fromkeys(lost))))
 
 
 def _may_share_proxies(one: parsed.Gateway, other: parsed.Gateway) -> bool:

@@ -5,93 +5,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from pilothouse.model import keys, secrets
 from pilothouse.routing import (
-    accepting,
-    catalogue,
     clusters,
+    connections,
+    gateway_connections,
+    gateway_http,
+    gateway_listeners,
+    gateway_ports,
     names,
     parsed,
     plan,
     routes,
-    rules,
-    tracing,
 )
 from pilothouse.routing import memo as memory
 
-
-class Served(NamedTuple):
-    """A gateway, and the rules attached to it."""
-
-    gateway: parsed.Gateway
-    attached: tuple[rules.Attached, ...]
-
-
-class OpenListener(NamedTuple):
-    """A listener that shares its port with others of the same protocol."""
-
-    served: Served
-    listener: parsed.GatewayListener
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OpenPort:
-    """A port of a gateway proxy."""
-
-    port: int
-    https: bool
-    listeners: tuple[OpenListener, ...]
-    """Of all gateways, the older gateway first, then as written."""
-
-
-class Refused(NamedTuple):
-    """A listener not opened, because an older gateway speaks another protocol on its port."""
-
-    loser: keys.ObjectKey
-    listener: str
-    winner: keys.ObjectKey
-
-
-def open_ports(gateways: Iterable[Served]) -> tuple[tuple[OpenPort, ...], tuple[Refused, ...]]:
-    """The ports of a proxy that serves these gateways, sorted; and the listeners left out."""
-    found: dict[int, list[OpenListener]] = {}
-    refused = []
-    for served in sorted(gateways, key=_seniority):
-        for listener in served.gateway.listeners:
-            sharing = found.setdefault(listener.port, [])
-            if sharing and sharing[0].listener.https != listener.https:
-                winner = sharing[0].served.gateway.key
-                refused.append(Refused(served.gateway.key, listener.name, winner))
-            else:
-                sharing.append(OpenListener(served, listener))
-    ports = tuple(
-        OpenPort(port=port, https=sharing[0].listener.https, listeners=tuple(sharing))
-        for port, sharing in sorted(found.items())
-    )
-    return ports, tuple(refused)
-
-
-def _seniority(served: Served) -> tuple[object, ...]:
-    return parsed.seniority(served.gateway)
-
-
-def intersect(listener: str, rule: str) -> str | None:
-    """The host that both mean, which is the more specific one; None when there is none.
-
-    ``*.example.com`` stands for any number of labels, and not for ``example.com``.
-    """
-    if covers(listener, rule):
-        return rule
-    return listener if covers(rule, listener) else None
-
-
-def covers(general: str, specific: str) -> bool:
-    """Tell whether every host that ``specific`` means is one that ``general`` means."""
-    if general in ("*", specific):
-        return True
-    return general.startswith("*.") and specific.endswith(general[1:])
+Served = gateway_ports.Served
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +30,27 @@ class Gateways:
 
     clusters: tuple[plan.Cluster, ...]
     route_configurations: tuple[plan.RouteConfiguration, ...]
+    tcp_forwards: tuple[plan.TcpForward, ...]
+    ports: tuple[gateway_listeners.Port, ...]
     shadows: tuple[tuple[str, routes.Shadow], ...]
-    """Matches that no request reaches, with HOST:PORT."""
+    """Matches that no request or connection reaches, with HOST:PORT or the listener."""
     client_certificates: tuple[secrets.SecretKey, ...] = ()
     """What the clusters show to endpoints."""
     served: tuple[secrets.SecretKey, ...] = ()
     """Those of them that the proxies may have."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Found:
+    """What the ports so far need."""
+
+    scoped: clusters.Scoped
+    hosts: list[routes.Host] = dataclasses.field(default_factory=list)
+    connected: list[connections.Connected] = dataclasses.field(default_factory=list)
+    configurations: list[plan.RouteConfiguration] = dataclasses.field(default_factory=list)
+    forwards: list[plan.TcpForward] = dataclasses.field(default_factory=list)
+    ports: list[gateway_listeners.Port] = dataclasses.field(default_factory=list)
+    shadows: list[tuple[str, routes.Shadow]] = dataclasses.field(default_factory=list)
 
 
 def gateways(
@@ -114,7 +59,7 @@ def gateways(
     directory: clusters.Directory,
     scoped: clusters.Scoped,
 ) -> Gateways:
-    """The routes and clusters of a proxy that serves these gateways.
+    """The routes, clusters and ports of a proxy that serves these gateways.
 
     Args:
         memo: Remembers the hosts.
@@ -122,31 +67,163 @@ def gateways(
         directory: What clusters are made from.
         scoped: The clusters that policies of the gateways' namespace change.
     """
-    configurations = []
-    hosts: list[routes.Host] = []
-    shadows: list[tuple[str, routes.Shadow]] = []
-    for port in open_ports(served)[0]:
-        found = _hosts(memo, port)
-        hosts += found
-        shadows += [
-            (f"{host.virtual_host.name}:{port.port}", shadow)
-            for host in found
-            for shadow in host.routed.shadows
-        ]
-        virtual_hosts = tuple([_in_scope(memo, port.port, host, scoped) for host in found])
-        configurations.append(
-            memo.leaf(_route_configuration, port.port, names.gateway(port.port), virtual_hosts)
-        )
-    sent = _clusters(memo, hosts, directory, scoped)
+    found = _Found(scoped)
+    for port in gateway_ports.open_ports(served)[0]:
+        match port.kind:
+            case "http":
+                _plain(memo, port, found)
+            case "tls":
+                _secure(memo, port, found)
+            case "tcp":
+                _tcp(memo, port, found)
+            case "udp":
+                _udp(memo, port, found)
+    sent = _clusters(memo, found, directory)
     shown = clusters.client_certificates(directory.policies, sent)
     namespace = served[0].gateway.key.namespace if served else ""
     return Gateways(
         clusters=sent,
         client_certificates=shown,
         served=clusters.served(shown, namespace=namespace),
-        route_configurations=tuple(configurations),
-        shadows=tuple(shadows),
+        route_configurations=tuple(found.configurations),
+        tcp_forwards=tuple(sorted(found.forwards, key=_name)),
+        ports=tuple(sorted(found.ports, key=_number)),
+        shadows=tuple(found.shadows),
     )
+
+
+def _name(forward: plan.TcpForward) -> str:
+    return forward.name
+
+
+def _number(port: gateway_listeners.Port) -> tuple[int, bool]:
+    return port.port, port.udp
+
+
+def _plain(memo: memory.Memo, port: gateway_ports.OpenPort, found: _Found) -> None:
+    """HTTP: one chain, one set of hosts."""
+    name = names.gateway(port.port)
+    owners = gateway_ports.owners(port.listeners)
+    made = gateway_http.hosts(memo, name, port.listeners, owners)
+    _routes(memo, name, port.port, made, gateway_http.redirects(port.listeners), found)
+    found.ports.append(
+        gateway_listeners.Port(
+            port=port.port,
+            chains=(gateway_listeners.http(name),),
+            client_address=port.listeners[0].listener.client_address,
+            origins=_origins(port),
+        )
+    )
+
+
+def _secure(memo: memory.Memo, port: gateway_ports.OpenPort, found: _Found) -> None:
+    """HTTPS and TLS: each listener has chains of its own, told apart by server name."""
+    owners = gateway_ports.owners(port.listeners)
+    chains: list[plan.Chain] = []
+    ranked: list[gateway_connections.Ranked] = []
+    of_http: dict[str, str] = {}
+    connected: list[connections.Connected] = []
+    for one in port.listeners:
+        key = one.served.gateway.key
+        place = names.gateway_listener(port.port, key, one.listener.name)
+        if one.listener.protocol == "https":
+            made = gateway_http.hosts(memo, place, (one,), owners)
+            served = [host.virtual_host.name for host in made]
+            others = gateway_http.elsewhere(one, owners, served)
+            _routes(memo, place, port.port, made, others, found)
+            chains.append(gateway_listeners.http(place, one.listener.tls))
+            ranked += gateway_listeners.by_host(one, place)
+            of_http.setdefault(place, place)
+        else:
+            taken = gateway_connections.take(memo, place, one)
+            chains += taken.chains
+            ranked += taken.choices
+            connected += taken.connected
+            _connections(place, taken, found)
+    ranked.sort(key=_rank)
+    last = gateway_listeners.unnamed(port.listeners, of_http)
+    made_port = gateway_listeners.Port(
+        port=port.port,
+        chains=tuple(sorted(chains, key=_chain_name)),
+        choices=(*(one.choice for one in ranked), *last),
+        client_address=port.listeners[0].listener.client_address,
+        http3=any(one.http3 for one in port.listeners),
+        origins=routes.merge_origins(_origins(port), *(one.origins for one in connected)),
+    )
+    found.ports.append(made_port)
+    if made_port.http3:
+        found.ports.append(gateway_listeners.quic(made_port))
+
+
+def _rank(one: gateway_connections.Ranked) -> tuple[int, int]:
+    return one.rank
+
+
+def _chain_name(chain: plan.Chain) -> str:
+    return chain.name
+
+
+def _tcp(memo: memory.Memo, port: gateway_ports.OpenPort, found: _Found) -> None:
+    name = names.gateway(port.port)
+    taken = gateway_connections.take(memo, name, port.listeners[0])
+    _connections(name, taken, found)
+    found.ports.append(
+        gateway_listeners.Port(
+            port=port.port,
+            chains=taken.chains,
+            choices=tuple(one.choice for one in taken.choices),
+            client_address=port.listeners[0].listener.client_address,
+            origins=routes.merge_origins(_origins(port), *(o.origins for o in taken.connected)),
+        )
+    )
+
+
+def _udp(memo: memory.Memo, port: gateway_ports.OpenPort, found: _Found) -> None:
+    name = names.gateway(port.port, udp=True)
+    taken = gateway_connections.udp(memo, name, port.listeners[0])
+    found.connected += taken.connected
+    found.shadows += [(name, one) for one in gateway_connections.shadows(taken.connected)]
+    if not taken.chains:
+        return
+    found.ports.append(
+        gateway_listeners.Port(
+            port=port.port,
+            chains=tuple(gateway_connections.udp_in_scope(c, found.scoped) for c in taken.chains),
+            udp=True,
+            origins=routes.merge_origins(_origins(port), *(o.origins for o in taken.connected)),
+        )
+    )
+
+
+def _connections(place: str, taken: gateway_connections.Taken, found: _Found) -> None:
+    found.connected += taken.connected
+    found.forwards += gateway_connections.forwards(taken.connected, found.scoped)
+    found.shadows += [(place, one) for one in gateway_connections.shadows(taken.connected)]
+
+
+def _routes(
+    memo: memory.Memo,
+    name: str,
+    port: int,
+    made: list[routes.Host],
+    more: list[plan.VirtualHost],
+    found: _Found,
+) -> None:
+    """The route configuration of the hosts that rules make, and more."""
+    found.hosts += made
+    found.shadows += [
+        (f"{host.virtual_host.name}:{port}", shadow)
+        for host in made
+        for shadow in host.routed.shadows
+    ]
+    hosts = [gateway_http.in_scope(memo, name, host, found.scoped) for host in made] + more
+    found.configurations.append(
+        memo.leaf(_route_configuration, name, name, tuple(sorted(hosts, key=_host_name)))
+    )
+
+
+def _host_name(host: plan.VirtualHost) -> str:
+    return host.name
 
 
 def _route_configuration(
@@ -155,118 +232,39 @@ def _route_configuration(
     return plan.RouteConfiguration(name=name, virtual_hosts=virtual_hosts)
 
 
-def _hosts(memo: memory.Memo, port: OpenPort) -> list[routes.Host]:
-    """The hosts of a port, sorted by name."""
-    by_host: dict[str, dict[keys.ObjectKey, rules.Bound]] = {}
-    origins: dict[str, set[keys.ObjectKey]] = {}
-    for one in port.listeners:
-        for attached in one.served.attached:
-            for host in hosts_of(one.listener, attached):
-                by_host.setdefault(host, {})[attached.bound.rule.key] = attached.bound
-                origins.setdefault(host, set()).update(one.served.gateway.origins)
-    site = catalogue.Site(port=port.port, gateway=True)
-    found = []
-    for host in sorted(by_host):
-        slot = (port.port, host)
-        bound = tuple(by_host[host].values())
-        routed = memo.group(routes.route_host, slot, site, (), bound)
-        sources = tuple(sorted(origins[host]))
-        found.append(memo.leaf(routes.host, slot, host, (host,), routed, sources))
-    return found
-
-
-def hosts_of(listener: parsed.GatewayListener, attached: rules.Attached) -> tuple[str, ...]:
-    """The hosts that an attached rule serves at a listener."""
-    if attached.listener not in ("", listener.name):
-        return ()
-    hosts = attached.bound.rule.hosts or listener.hosts
-    both = {intersect(ours, theirs) for ours in listener.hosts for theirs in hosts}
-    return tuple(sorted(host for host in both if host is not None))
-
-
-def _in_scope(
-    memo: memory.Memo, port: int, host: routes.Host, scoped: clusters.Scoped
-) -> plan.VirtualHost:
-    hits = tuple((key, scoped[key]) for key in host.routed.uses if key in scoped)
-    if not hits:
-        return host.virtual_host
-    slot = (port, host.virtual_host.name)
-    return memo.leaf(routes.rescope, slot, host.virtual_host, hits)
+def _origins(port: gateway_ports.OpenPort) -> plan.Origins:
+    return routes.merge_origins(*(one.served.gateway.origins for one in port.listeners))
 
 
 def _clusters(
-    memo: memory.Memo,
-    hosts: list[routes.Host],
-    directory: clusters.Directory,
-    scoped: clusters.Scoped,
+    memo: memory.Memo, found: _Found, directory: clusters.Directory
 ) -> tuple[plan.Cluster, ...]:
-    used = {key for host in hosts for key in host.routed.uses}
+    used: set[plan.ClusterKey] = set()
     origins: dict[plan.ClusterKey, plan.Origins] = {}
-    for host in hosts:
-        for key, more in host.routed.extra:
+    sending: list[routes.Routed | connections.Connected] = [host.routed for host in found.hosts]
+    for one in (*sending, *found.connected):
+        used.update(one.uses)
+        for key, more in one.extra:
             origins[key] = routes.merge_origins(origins.get(key, ()), more)
+    scoped = found.scoped
     return tuple(
         clusters.build(memo, directory, scoped.get(key, key), origins=origins.get(key, ()))
         for key in sorted(used, key=routes.cluster_order)
     )
 
 
-def listeners(
-    gateways: tuple[parsed.Gateway, ...],
-    bind_address: str,
-    service: str,
-    mesh: parsed.MeshTracing | None,
-) -> tuple[plan.Listener, ...]:
-    """The listeners of a gateway proxy, sorted by port.
-
-    Args:
-        gateways: The gateways that it serves.
-        bind_address: Where its listeners bind.
-        service: Its name in traces.
-        mesh: The mesh's tracing; None for none.
-    """
-    traced = tracing.listener_tracing(mesh, service)
-    ports, _ = open_ports(Served(gateway, ()) for gateway in gateways)
-    return tuple(_listener(port, bind_address, traced) for port in ports)
-
-
 def layer(found: Gateways, listeners: tuple[plan.Listener, ...]) -> plan.Layer:
     """The layer of the proxies that serve a set of gateways in the same way."""
-    certificates = {
-        key
-        for listener in listeners
-        for chain in listener.chains
-        for key in (chain.tls.secrets if chain.tls else ())
-    }
-    certificates.update(found.served)
+    terminating = [chain.tls for one in listeners for chain in one.chains if chain.tls is not None]
+    certificates = {key for tls in terminating for key in tls.certificates}
     return plan.Layer(
         clusters=found.clusters,
         route_configurations=found.route_configurations,
         listeners=listeners,
-        certificates=tuple(sorted(certificates)),
+        tcp_forwards=found.tcp_forwards,
+        certificates=tuple(sorted(certificates.union(found.served))),
         client_certificates=found.client_certificates,
-    )
-
-
-def _listener(port: OpenPort, address: str, traced: plan.Tracing | None) -> plan.Listener:
-    certificates: dict[secrets.SecretKey, None] = {}
-    for one in port.listeners:
-        certificates.update(dict.fromkeys(one.listener.certificates))
-    name = names.gateway(port.port)
-    serves = plan.Http(route_configuration=name, edge=True, strip_port=True, tracing=traced)
-    tls = None
-    if certificates:
-        tls = accepting.ServerTls(certificates=tuple(certificates), alpn=("h2", "http/1.1"))
-    return plan.Listener(
-        name=name,
-        direction=plan.Direction.INBOUND,
-        address=address,
-        port=port.port,
-        chains=(plan.Chain(name=name, serves=serves, tls=tls),),
-        origins=routes.merge_origins(
-            *(one.served.gateway.origins for one in port.listeners),
-            traced.origins if traced else (),
-        ),
+        authorities=tuple(sorted({tls.clients.authority for tls in terminating if tls.clients})),
     )
 
 
@@ -279,3 +277,8 @@ def serving(
         for key, gateway in gateways.items()
         if key.namespace == namespace and keys.selects(gateway.selector, labels)
     )
+
+
+def refused(gateways: Iterable[parsed.Gateway]) -> tuple[gateway_ports.Refused, ...]:
+    """What listeners do without at a proxy that serves these gateways."""
+    return gateway_ports.open_ports(Served(one, ()) for one in gateways)[1]

@@ -4,14 +4,21 @@
 Cluster keys get their names from whoever translates the plan; the rest is named here::
 
     http-proxy                    listener and route configuration of a sidecar's HTTP proxy
-    inbound|PORT                  listener, route configuration and virtual host of an
-                                  application's port
-    gateway|PORT                  listener and route configuration of a gateway's port
+    inbound|PORT                  listener, and route configuration and virtual host or forward, of
+                                  an application's port; of UDP with /udp behind it
+    gateway|PORT                  listener, chain and route configuration of a gateway's port
+    gateway|PORT/udp              listener and chain of one of UDP, HTTP/3 too
+    gateway|PORT|NAME.NAMESPACE|LISTENER
+                                  chain and route configuration of a listener of a MeshGateway
+                                  that shares a port of TLS
     NAME.NAMESPACE:PORT           virtual host of a service's port
     external:NAME.NAMESPACE:PORT  virtual host of an external service's port
     HOST                          virtual host at a gateway
+    421|elsewhere                 virtual host of what other listeners of a port serve
     grpc|VIRTUAL-HOST             route configuration of a gRPC application for one virtual host
-    LISTENER|ROUTE                where the connections of a listener go that a route takes
+    LISTENER|ROUTE                where the connections of a listener go that a route takes, and
+                                  their chain; CHAIN|ROUTE where listeners share a port
+    LISTENER|nowhere              the same, of connections that no route takes
 """
 
 from __future__ import annotations
@@ -22,14 +29,27 @@ HTTP_PROXY = "http-proxy"
 DEFAULT_ROUTE = "default"
 
 
-def inbound(port: int) -> str:
+def inbound(port: int, *, udp: bool = False) -> str:
     """The application's port, at its sidecar."""
-    return f"inbound|{port}"
+    return f"inbound|{port}/udp" if udp else f"inbound|{port}"
 
 
-def gateway(port: int) -> str:
+MISDIRECTED = "421|elsewhere"
+
+
+def gateway(port: int, *, udp: bool = False) -> str:
     """A gateway's port."""
-    return f"gateway|{port}"
+    return f"gateway|{port}/udp" if udp else f"gateway|{port}"
+
+
+def gateway_listener(port: int, key: keys.ObjectKey, listener: str) -> str:
+    """A listener of a MeshGateway, where it shares a port."""
+    return f"{gateway(port)}|{key.name}.{key.namespace}|{listener}"
+
+
+def nowhere(listener: str) -> str:
+    """Where the connections of a listener go that no route takes."""
+    return f"{listener}|nowhere"
 
 
 def virtual_host(key: keys.ServiceKey, *, port: int, external: bool) -> str:

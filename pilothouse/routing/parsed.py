@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from pilothouse.model import keys, secrets
-from pilothouse.routing import plan, treatment, upstreams
+from pilothouse.model import keys
+from pilothouse.routing import accepting, plan, treatment, upstreams
 
 
 class Ref(NamedTuple):
@@ -244,16 +244,29 @@ class External:
     through_egress: bool
 
 
+ListenerProtocol = Literal["http", "https", "tls", "tcp", "udp"]
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayListener:
     """A listener of a MeshGateway."""
 
     name: str
     port: int
-    https: bool
+    protocol: ListenerProtocol
     hosts: tuple[str, ...]
     """At least one; ``*`` for all."""
-    certificates: tuple[secrets.SecretKey, ...]
+    tls: accepting.ServerTls | None = None
+    """None where nothing is decrypted."""
+    redirect_port: int | None = None
+    """All requests are redirected to https at this port; None for none."""
+    http3: bool = False
+    client_address: accepting.ClientAddress = accepting.FROM_CONNECTION
+
+    @property
+    def transport(self) -> Transport:
+        """Which routes it takes."""
+        return "http" if self.protocol == "https" else self.protocol
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,18 +4,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
 from pilothouse.api.config.v1alpha1 import (
     external_service_pb2,
     mesh_config_pb2,
-    mesh_gateway_pb2,
 )
 from pilothouse.config import objects
-from pilothouse.model import keys, secrets
+from pilothouse.model import keys
 from pilothouse.routing import memo as memory
-from pilothouse.routing import parsed, policies, readers, route_rules
+from pilothouse.routing import mesh_gateways, parsed, policies, readers, route_rules
 
 MESH_CONFIG = keys.ObjectKey("MeshConfig", objects.ROOT_NAMESPACE, "default")
 """The only MeshConfig that is used."""
@@ -50,7 +49,7 @@ def parse(memo: memory.Memo, configs: Mapping[keys.ObjectKey, objects.Config]) -
         rules=read("RouteRule", route_rules.rule),
         policies=read("DestinationPolicy", policies.policy),
         externals=read("ExternalService", external),
-        gateways=read("MeshGateway", gateway),
+        gateways=read("MeshGateway", mesh_gateways.gateway),
         tracing=None if mesh is None else memo.leaf(tracing, mesh.key, mesh),
     )
 
@@ -58,7 +57,7 @@ def parse(memo: memory.Memo, configs: Mapping[keys.ObjectKey, objects.Config]) -
 def external(config: objects.Config) -> parsed.External:
     """Read an ExternalService."""
     spec = cast("external_service_pb2.ExternalServiceSpec", config.spec)
-    hosts = _hosts(spec.hosts)
+    hosts = readers.hosts(spec.hosts)
     addresses = tuple(sorted({endpoint.address for endpoint in spec.endpoints}))
     ports = {
         port.number: port.target_port if port.HasField("target_port") else port.number
@@ -74,36 +73,6 @@ def external(config: objects.Config) -> parsed.External:
         static=spec.resolution == external_service_pb2.ExternalServiceSpec.RESOLUTION_STATIC,
         addresses=addresses or hosts[:1],
         through_egress=spec.through_egress_gateway,
-    )
-
-
-def _hosts(hosts: Iterable[str]) -> tuple[str, ...]:
-    """In the order written (the first one is asked from DNS), each once, as DNS compares them."""
-    return tuple(dict.fromkeys(host.lower().rstrip(".") for host in hosts))
-
-
-def gateway(config: objects.Config) -> parsed.Gateway:
-    """Read a MeshGateway."""
-    spec = cast("mesh_gateway_pb2.MeshGatewaySpec", config.spec)
-    return parsed.Gateway(
-        key=config.key,
-        origins=readers.origins(config.meta),
-        created=config.meta.created,
-        selector=keys.labels(dict(spec.selector)),
-        listeners=tuple(
-            parsed.GatewayListener(
-                name=listener.name,
-                port=listener.port,
-                https=listener.protocol == mesh_gateway_pb2.Listener.PROTOCOL_HTTPS,
-                hosts=tuple(sorted(_hosts(listener.hosts))) or ("*",),
-                certificates=tuple(
-                    secrets.SecretKey(one.namespace or config.key.namespace, one.secret)
-                    for one in listener.tls.certificates
-                ),
-            )
-            for listener in spec.listeners
-        ),
-        allowed=tuple(sorted(set(spec.allowed_namespaces))) or (config.key.namespace,),
     )
 
 

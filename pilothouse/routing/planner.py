@@ -24,6 +24,7 @@ from pilothouse.routing import (
     clusters,
     common,
     endpoints,
+    gateway_listeners,
     gateways,
     indexes,
     localities,
@@ -303,11 +304,14 @@ class Mesh:
         service = tracing.service_name(proxy.labels, name=proxy.id.name, namespace=namespace)
         how = (proxy.bind_address, service)
         slot = (*(gateway.key for gateway in served), *how)
-        listeners = self._asked.leaf(gateways.listeners, slot, served, *how, self._objects.tracing)
+        found = self._serve(served)
+        listeners = self._asked.leaf(
+            gateway_listeners.listeners, slot, found.ports, *how, self._objects.tracing
+        )
         stand = self._stand(proxy, proxy.labels)
         return self._plan(
             (stand, *slot),
-            self._layer(gateways.layer, slot, self._serve(served), listeners),
+            self._layer(gateways.layer, slot, found, listeners),
             *self._endpoint_layers(stand),
         )
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from google.protobuf import duration_pb2
@@ -19,6 +20,11 @@ def origins(meta: objects.Meta) -> plan.Origins:
 def milliseconds(duration: duration_pb2.Duration) -> int:
     """Whole milliseconds, rounded up: a tiny limit must not become 0, which means none."""
     return duration.seconds * 1000 + -(-duration.nanos // 1_000_000)
+
+
+def hosts(written: Iterable[str]) -> tuple[str, ...]:
+    """In the order written (the first one may be asked from DNS), each once, as DNS compares."""
+    return tuple(dict.fromkeys(host.lower().rstrip(".") for host in written))
 
 
 class _Share(Protocol):

@@ -137,6 +137,16 @@ async def test_whom_nobody_takes_is_closed(world: World) -> None:
     assert await world.reached("a.example.com") == "one"
 
 
+async def test_a_client_that_names_no_server(world: World) -> None:
+    """It can be told from one that names a server that nobody has."""
+    await world.choose(
+        ("one", named("a.example.com")), ("two", accepting.ChainMatch(unnamed=True, tls=True))
+    )
+    assert await world.reached(None) == "two"
+    assert await world.reached("b.example.com") == ""
+    assert await world.reached(clear=True) == ""
+
+
 async def test_the_order_is_that_of_the_plan(world: World) -> None:
     """A small network does not come before a name that is asked for first: Envoy's own order, by
     which it would, is not used; and a chain that fits in part only gives way to the next."""

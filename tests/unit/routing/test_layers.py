@@ -299,14 +299,14 @@ def test_listeners_of_a_gateway():
     """Ports of all gateways that the proxy serves; certificates in order, each once."""
     old = meshes.gateway(
         "z",
-        "{selector: {app: edge}, listeners: [{name: tls, port: 443, protocol: HTTPS, tls:"
-        " {certificates: [{secret: b}, {secret: a}]}}]}",
+        "{selector: {app: edge}, listeners: [{name: tls, port: 443, protocol: HTTPS, hosts:"
+        " [z.example], tls: {certificates: [{secret: b}, {secret: a}, {secret: b}]}}]}",
         created=1,
     )
     young = meshes.gateway(
         "a",
         "{selector: {app: edge}, listeners: [{name: http, port: 80, protocol: HTTP},"
-        " {name: tls, port: 443, protocol: HTTPS, tls:"
+        " {name: tls, port: 443, protocol: HTTPS, hosts: [a.example], tls:"
         " {certificates: [{secret: a}, {secret: 'c'}]}}]}",
         created=2,
     )
@@ -314,9 +314,12 @@ def test_listeners_of_a_gateway():
     plain, secure = all_of(whole, "listeners")
     assert (plain.name, plain.port, plain.chains[0].tls) == ("gateway|80", 80, None)
     assert (secure.name, secure.port, secure.address) == ("gateway|443", 443, "127.0.0.3")
-    assert [key.name for key in secure.chains[0].tls.certificates] == ["b", "a", "c"]
-    assert http(plain).edge
-    assert http(secure).edge
+    shown = {one.name: [key.name for key in one.tls.certificates] for one in secure.chains}
+    assert shown == {
+        "gateway|443|a.default|tls": ["a", "c"],
+        "gateway|443|z.default|tls": ["b", "a"],
+    }
+    assert all(chain.serves.edge for one in (plain, secure) for chain in one.chains)
     assert all_of(whole, "certificates") == tuple(
         secrets.SecretKey("default", name) for name in "abc"
     )

@@ -251,10 +251,15 @@ def test_every_plan_is_whole(one: state.MeshState):
         configurations = {
             one.name: one for layer in whole.layers for one in layer.route_configurations
         }
+        forwards = {one.name for layer in whole.layers for one in layer.tcp_forwards}
         for layer in whole.layers:
             for listener in layer.listeners:
                 for chain in listener.chains:
-                    assert chain.serves.route_configuration in configurations
+                    match chain.serves:
+                        case plan.Http(route_configuration=name):
+                            assert name in configurations
+                        case plan.Tcp(forward=name):
+                            assert name in forwards
         for configuration in configurations.values():
             check(configuration, by_key)
 
