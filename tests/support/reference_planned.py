@@ -58,9 +58,13 @@ class Planned:
     def envoy(self, client: values.Client) -> walker.Envoy:
         """The listener to which a client's requests come, with all that it uses."""
         if client not in self._held:
-            name = "http-proxy" if client.port is None else f"gateway|{client.port}"
-            self._held[client] = envoy(self.snapshot(client), name)
+            self._held[client] = envoy(self.snapshot(client), listener_of(client))
         return self._held[client]
+
+
+def listener_of(client: values.Client) -> str:
+    """The name of the listener to which the requests of a client come."""
+    return "http-proxy" if client.port is None else f"gateway|{client.port}"
 
 
 def _config(document: documents.RawDocument) -> objects.Config:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -136,6 +136,12 @@ def resolved_path(path: str) -> str:
 def without_trailing_dot(authority: str) -> str:
     """An authority whose host has no dot at its end."""
     return re.sub(r"\.(:\d+)?$", r"\1", authority)
+
+
+def watched(headers: Iterable[Sequence[str]]) -> Headers:
+    """Those that tests change."""
+    pairs = [(name, value) for name, value in headers if name in dict(ANSWER)]
+    return tuple(sorted(pairs, key=lambda pair: pair[0]))
 
 
 def changed(before: Headers, *changes: Manifest) -> Headers:

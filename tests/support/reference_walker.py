@@ -34,7 +34,6 @@ M = TypeVar("M", bound=message.Message)
 
 _CODES = {0: 301, 1: 302, 2: 303, 3: 307, 4: 308}
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
-_CHANGED = ("x-a", "x-b")
 _Action = route_components_pb2.RouteAction | route_components_pb2.RedirectAction
 _Changing = route_components_pb2.Route | route_components_pb2.WeightedCluster.ClusterWeight
 
@@ -111,7 +110,7 @@ class Envoy:
         self, route: route_components_pb2.Route, seen: matches.Seen
     ) -> dict[values.Share, Fraction]:
         action = route.route
-        sent = tuple(pair for pair in sorted(seen.headers) if pair[0] in _CHANGED)
+        sent = values.watched(seen.headers)
         found: dict[values.Share, int] = {}
         weighted = action.weighted_clusters.clusters or [
             route_components_pb2.WeightedCluster.ClusterWeight(name=action.cluster)
