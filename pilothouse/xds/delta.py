@@ -4,6 +4,12 @@
 A name that is asked for is always answered, with the resource or among the removed, and its
 subscription stays, so that it is sent once it exists. On a reconnect the client says what it holds:
 what differs is sent, what is gone is named.
+
+Virtual hosts, which Envoy asks for when a request comes for one, go by ``ROUTE/HOST``, where ROUTE
+is a route configuration's name. That request waits for an answer that has the name among its
+aliases, so a host that nobody has is answered too, without a body; and a route configuration that
+is new to Envoy may have lost its hosts
+(https://www.envoyproxy.io/docs/envoy/latest/configuration/http/http_conn_man/vhds).
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ from pilothouse.xds import content as contents
 from pilothouse.xds import framing, requests, resources, streams, type_state, types
 
 _LEAVES = frozenset({types.ENDPOINT.type_url, types.SECRET.type_url})
+_HOST = types.VIRTUAL_HOST.type_url
 
 
 class DeltaStream(streams.Stream):
@@ -123,9 +130,29 @@ class DeltaStream(streams.Stream):
         difference = state.missing(view)
         return {one.name: one for one in difference.changed}, set(difference.removed)
 
+    def _write(self, state: type_state.TypeState, content: contents.Content) -> streams.Response:
+        response = super()._write(state, content)
+        hosts = self._states.get(_HOST) if state.type is types.ROUTE else None
+        if hosts is not None:
+            routes = {one.name for one in content.changed}
+            hosts.forced |= {
+                one.name
+                for one in hosts.wanted(self.current)
+                if one.name.rpartition("/")[0] in routes
+            }
+            self._look(hosts)
+        return response
+
     def _encode(
         self, *, version: str, type_url: str, nonce: str, content: contents.Content
     ) -> bytes:
+        if type_url == _HOST:
+            frames = [framing.virtual_host(*_parts(one)) for one in content.changed]
+            frames += map(framing.no_virtual_host, content.missing)
+            removed = [name for name in content.removed if name not in content.missing]
+            return framing.delta_response(
+                version=version, type_url=type_url, nonce=nonce, frames=frames, removed=removed
+            )
         return framing.delta_response(
             version=version,
             type_url=type_url,
@@ -140,3 +167,7 @@ class DeltaStream(streams.Stream):
         if leaf.type.type_url in _LEAVES:
             leaf.forced.add(name)
             self._look(leaf)
+
+
+def _parts(host: resources.Resource) -> tuple[str, str, str, bytes]:
+    return host.name, host.version, host.type_url, host.body

@@ -58,6 +58,20 @@ def delta_resource(name: str, version: str, type_url: str, body: bytes, metadata
     return field(2, inner + field(9, metadata) if metadata else inner)
 
 
+def virtual_host(name: str, version: str, type_url: str, body: bytes) -> bytes:
+    """DeltaDiscoveryResponse.resources = 2, with the name that was asked for among the aliases.
+
+    Fields as above, and aliases = 4.
+    """
+    inner = field(1, version.encode()) + field(2, any_message(type_url, body))
+    return field(2, inner + field(3, name.encode()) + field(4, name.encode()))
+
+
+def no_virtual_host(name: str) -> bytes:
+    """DeltaDiscoveryResponse.resources = 2, without a body: nobody has this host."""
+    return field(2, field(3, name.encode()) + field(4, name.encode()))
+
+
 def resource_error(name: str, *, code: int, message: str) -> bytes:
     """A ResourceError.
 

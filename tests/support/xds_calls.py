@@ -232,9 +232,10 @@ class DeltaClient(Client):
 
     def _decode(self, encoded: bytes) -> Reply:
         response = discovery_pb2.DeltaDiscoveryResponse.FromString(encoded)
-        versions = {one.name: one.version for one in response.resources}
-        assert len(versions) == len(response.resources)
-        for one in response.resources:
+        there = [one for one in response.resources if one.HasField("resource")]
+        versions = {one.name: one.version for one in there}
+        assert len(versions) == len(there)
+        for one in there:
             assert name_of(one.resource.type_url, one.resource.value) == one.name
         return Reply(
             type_url=response.type_url,
@@ -242,7 +243,9 @@ class DeltaClient(Client):
             nonce=response.nonce,
             names=frozenset(versions),
             removed=frozenset(response.removed_resources),
-            missing=_missing(response),
+            missing=_missing(response).union(
+                one.name for one in response.resources if one not in there
+            ),
             versions=versions,
         )
 

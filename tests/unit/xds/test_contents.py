@@ -87,7 +87,7 @@ def test_p35_delta_names_what_is_gone_and_no_more(kind):
     assert peer.settle()[0].resources == {"a": body("a", "2")}
 
 
-@pytest.mark.parametrize("kind", [CDS, EDS, RDS, SDS, ECDS, types.VIRTUAL_HOST.type_url])
+@pytest.mark.parametrize("kind", [CDS, EDS, RDS, SDS, ECDS, types.RUNTIME.type_url])
 def test_p36_a_missing_name_is_removed_at_once_and_stays_subscribed_in_delta(kind):
     """So the client need not wait, and gets it when it exists."""
     peer = xds_peer.connect("delta")
