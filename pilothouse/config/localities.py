@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from pilothouse.api.config.v1alpha1 import destination_policy_pb2
-from pilothouse.config import checks, syntax
+from pilothouse.config import checks, ranges, syntax
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PLACE = re.compile(rf"\*|{_NAME.pattern}(?:/{_NAME.pattern}){{0,2}}")
@@ -17,18 +17,32 @@ _MAX_LABELS = 10
 
 def check(where: str, section: destination_policy_pb2.LocalityPolicy) -> checks.Found:
     """Every rule that the section breaks, in the order of its fields."""
+    yield from _failover(f"{where}.failover", section.failover)
+    if section.HasField("zone_aware"):
+        yield from _zone_aware(f"{where}.zoneAware", section.zone_aware)
+    if section.HasField("distribution"):
+        yield from _distribution(f"{where}.distribution.shares", section.distribution)
+
+
+def _zone_aware(where: str, section: destination_policy_pb2.ZoneAwareness) -> checks.Found:
+    yield from ranges.percent(where, section, "percent")
+    yield from ranges.number(where, section, "min_endpoints", least=1)
+    yield from _failover(f"{where}.failover", section.failover)
+    if section.failover.labels:
+        yield from checks.broken(f"{where}.failover.labels", "must not be set with zoneAware")
+
+
+def _failover(where: str, section: destination_policy_pb2.LocalityFailover) -> checks.Found:
     seen: dict[object, str] = {}
-    for index, region in enumerate(section.failover.regions):
-        at, start = f"{where}.failover.regions[{index}]", getattr(region, "from")
+    for index, region in enumerate(section.regions):
+        at, start = f"{where}.regions[{index}]", getattr(region, "from")
         yield from checks.required(f"{at}.from", start, _region)
         if start:
             yield from checks.unique(seen, f"{at}.from", start, what="region")
         yield from checks.required(f"{at}.to", region.to, _region)
         if start and start == region.to:
             yield from checks.broken(f"{at}.to", "must be another region than from")
-    yield from _labels(f"{where}.failover", section.failover)
-    if section.HasField("distribution"):
-        yield from _distribution(f"{where}.distribution.shares", section.distribution)
+    yield from _labels(where, section)
 
 
 def _labels(where: str, section: destination_policy_pb2.LocalityFailover) -> checks.Found:

@@ -21,6 +21,18 @@ from pilothouse.routing import upstreams
 _DEFAULT_MIN_HEALTHY: Final = upstreams.LoadBalancer().min_healthy_percent
 
 
+def ignore_zones(made: cluster_pb2.Cluster) -> None:
+    """Have a cluster treat all zones alike, unless it says something of them.
+
+    Envoy's own way is to weigh zones wherever it knows its peers, which here is a policy's to say.
+    """
+    if (
+        not made.HasField("load_balancing_policy")
+        and made.common_lb_config.WhichOneof("locality_config_specifier") is None
+    ):
+        made.common_lb_config.zone_aware_lb_config.routing_enabled.SetInParent()
+
+
 def fill(
     made: cluster_pb2.Cluster,
     section: upstreams.LoadBalancer,
@@ -47,10 +59,27 @@ def fill(
             _add(made, "ring_hash", _ring_hash(section, weighted=weighted))
         case _:
             assert_never(section.policy)
-    if weighted and not section.hash_by:
-        made.common_lb_config.locality_weighted_lb_config.SetInParent()
+    if not section.hash_by:
+        _fill_places(made.common_lb_config, locality)
     if section.min_healthy_percent != _DEFAULT_MIN_HEALTHY:
         made.common_lb_config.healthy_panic_threshold.value = section.min_healthy_percent
+
+
+def _fill_places(
+    made: cluster_pb2.Cluster.CommonLbConfig, locality: upstreams.Locality | None
+) -> None:
+    match locality:
+        case upstreams.Distribution():
+            made.locality_weighted_lb_config.SetInParent()
+        case upstreams.ZoneAwareness():
+            zones = made.zone_aware_lb_config
+            zones.routing_enabled.value = locality.percent
+            zones.min_cluster_size.value = locality.min_endpoints
+            zones.fail_traffic_on_panic = locality.fail_below_min_healthy
+        case None | upstreams.Failover():
+            pass
+        case _:
+            assert_never(locality)
 
 
 def _fill_warmup(made: cluster_pb2.Cluster.SlowStartConfig, warmup: upstreams.Warmup) -> None:

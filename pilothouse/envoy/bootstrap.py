@@ -33,9 +33,13 @@ from pilothouse.api.envoy.extensions.resource_monitors.downstream_connections.v3
 )
 from pilothouse.api.envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from pilothouse.api.envoy.type.matcher.v3 import string_pb2
+from pilothouse.envoy import names
 from pilothouse.model import keys, proxy, services
+from pilothouse.routing import peers
 
 XDS_CLUSTER: Final = "pilothouse-xds"
+PEERS_CLUSTER: Final = "pilothouse-peers"
+"""The proxy and its replicas. Nothing is sent there: Envoy weighs zones by it."""
 _PROTOCOL_OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _CONNECTION_LIMIT: Final = "envoy.resource_monitors.global_downstream_max_connections"
 
@@ -137,6 +141,9 @@ def build(parameters: BootstrapParameters) -> bootstrap_pb2.Bootstrap:
             enable_deferred_creation_stats=True
         ),
     )
+    if parameters.locality != services.Locality():
+        bootstrap.cluster_manager.local_cluster_name = PEERS_CLUSTER
+        bootstrap.static_resources.clusters.append(_peers_cluster(parameters))
     if parameters.stats_prefixes:
         bootstrap.stats_config.CopyFrom(_stats(parameters.stats_prefixes))
     if parameters.log_json:
@@ -214,6 +221,17 @@ def _xds_cluster(parameters: BootstrapParameters) -> cluster_pb2.Cluster:
     )
 
 
+def _peers_cluster(parameters: BootstrapParameters) -> cluster_pb2.Cluster:
+    """Envoy wants this one from its bootstrap; the endpoints come from discovery."""
+    return cluster_pb2.Cluster(
+        name=PEERS_CLUSTER,
+        type=cluster_pb2.Cluster.EDS,
+        eds_cluster_config=cluster_pb2.Cluster.EdsClusterConfig(
+            eds_config=_over_ads(parameters), service_name=names.cluster(peers.KEY)
+        ),
+    )
+
+
 def _cluster_type(address: Address) -> cluster_pb2.Cluster.DiscoveryType.ValueType:
     if isinstance(address, UnixSocket):
         return cluster_pb2.Cluster.STATIC
@@ -232,11 +250,7 @@ def _dynamic_resources(parameters: BootstrapParameters) -> bootstrap_pb2.Bootstr
         # Full jitter comes with it. Envoy's own maximum, 30 s, is long for a mesh coming back.
         retry_policy=base_pb2.RetryPolicy(retry_back_off=back_off),
     )
-    over_ads = config_source_pb2.ConfigSource(
-        ads=config_source_pb2.AggregatedConfigSource(),
-        resource_api_version=config_source_pb2.V3,
-        initial_fetch_timeout=_duration(parameters.initial_fetch_timeout),
-    )
+    over_ads = _over_ads(parameters)
     return bootstrap_pb2.Bootstrap.DynamicResources(
         ads_config=config_source_pb2.ApiConfigSource(
             api_type=api.DELTA_GRPC if parameters.delta else api.GRPC,
@@ -246,6 +260,14 @@ def _dynamic_resources(parameters: BootstrapParameters) -> bootstrap_pb2.Bootstr
         ),
         cds_config=over_ads,
         lds_config=over_ads,
+    )
+
+
+def _over_ads(parameters: BootstrapParameters) -> config_source_pb2.ConfigSource:
+    return config_source_pb2.ConfigSource(
+        ads=config_source_pb2.AggregatedConfigSource(),
+        resource_api_version=config_source_pb2.V3,
+        initial_fetch_timeout=_duration(parameters.initial_fetch_timeout),
     )
 
 

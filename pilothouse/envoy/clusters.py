@@ -8,7 +8,7 @@ import functools
 from typing import Final, Literal, assert_never
 
 from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
-from pilothouse.envoy import endpoints, names, sections, wire
+from pilothouse.envoy import balancers, endpoints, names, sections, wire
 from pilothouse.routing import plan, upstreams
 from pilothouse.xds import resources, types
 
@@ -70,6 +70,7 @@ def _shape(
         case "eds":
             made.type = cluster_pb2.Cluster.EDS
             made.eds_cluster_config.CopyFrom(_EDS)
+            balancers.ignore_zones(made)
             # The registry says who exists: no health check may hold on to one that is gone.
             made.ignore_health_on_host_removal = True
         case "static":

@@ -17,6 +17,7 @@ empty parts at the end are left out::
     outbound|443||external:github.default        an ExternalService
     outbound|9080||reviews.default|from:shop     as the clients in namespace shop see it
     inbound|8080                                 the application beside the proxy
+    inbound|0                                    the proxy and its replicas, for weighing zones
 
 Whatever a part holds besides ASCII letters, digits and ``-_./`` is written as ``%XX``, its UTF-8
 bytes in upper-case hex; so are a dot and a slash in a namespace. Different keys therefore have

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from pilothouse.model import keys, secrets
 from pilothouse.model import services as registry
-from pilothouse.routing import catalogue, parsed, plan, routes, rules, upstreams
+from pilothouse.routing import catalogue, localities, parsed, plan, routes, rules, upstreams
 from pilothouse.routing import memo as memory
 
 ByLabels = Mapping[keys.Labels, parsed.Policy]
@@ -26,6 +26,8 @@ class Policies:
     """Policies that do not count, because an older one says how to talk to the same thing."""
     certified: bool = False
     """True when some policy names a client's certificate."""
+    zoned: bool = False
+    """True when some policy weighs zones."""
 
 
 def arrange(policies: tuple[parsed.Policy, ...]) -> Policies:
@@ -40,12 +42,19 @@ def arrange(policies: tuple[parsed.Policy, ...]) -> Policies:
         winner = side.setdefault(policy.target, {}).setdefault(policy.labels, policy)
         if winner is not policy:
             losers[policy.key] = winner.key
-    certified = any(
-        (tls := sections.get("tls")) is not None and tls.certificate is not None
-        for one in policies
-        for sections in (one.sections, *one.ports.values())
+    said = [sections for one in policies for sections in (one.sections, *one.ports.values())]
+    return Policies(
+        producers=producers,
+        consumers=consumers,
+        losers=losers,
+        certified=any(
+            (tls := sections.get("tls")) is not None and tls.certificate is not None
+            for sections in said
+        ),
+        zoned=any(
+            isinstance(sections.get("locality"), upstreams.ZoneAwareness) for sections in said
+        ),
     )
-    return Policies(producers=producers, consumers=consumers, losers=losers, certified=certified)
 
 
 def client_certificates(
@@ -256,7 +265,7 @@ def placed(
             for key in shared_keys(entry, uses.get(target.key, ())):
                 own = applying(NO_POLICIES, shared, key.labels)
                 policy = settings(own, key.port).locality
-                if policy is not None:
+                if policy is not None and localities.depends(policy):
                     found[key] = policy
     for client, changed in rescoped.items():
         for key, scoped in changed.items():
@@ -265,7 +274,7 @@ def placed(
                 shared = policies.producers.get(target, NO_POLICIES)
                 own = applying(policies.consumers[client][target], shared, key.labels)
                 policy = settings(own, key.port).locality
-                if policy is not None:
+                if policy is not None and localities.depends(policy):
                     found[scoped] = policy
     return {key: found[key] for key in sorted(found, key=routes.cluster_order)}
 

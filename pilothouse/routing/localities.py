@@ -29,6 +29,15 @@ class Standpoint:
 NOWHERE = Standpoint()
 
 
+def depends(policy: upstreams.Locality | None) -> bool:
+    """Tell whether the endpoints of a cluster are other ones for proxies at other places."""
+    match policy:
+        case None | upstreams.ZoneAwareness(failover=None):
+            return False
+        case _:
+            return True
+
+
 def compared(policies: Iterable[upstreams.Locality]) -> frozenset[str]:
     """The names of a proxy's labels that policies compare with its endpoints'."""
     return frozenset(
@@ -92,6 +101,11 @@ def arrange(
     match policy:
         case upstreams.Failover():
             localities = _failover(found.localities, policy, place)
+        case upstreams.ZoneAwareness():
+            if policy.failover is None:
+                return found
+            # It is the proxy that weighs the zones of a region.
+            localities = _failover(found.localities, policy.failover, place, nearest=_SAME_REGION)
         case upstreams.Distribution():
             localities = _distribution(found.localities, policy, place)
         case _:
@@ -103,11 +117,14 @@ def _failover(
     localities: tuple[plan.LocalityEndpoints, ...],
     policy: upstreams.Failover,
     place: services.Locality,
+    *,
+    nearest: int = 0,
 ) -> tuple[plan.LocalityEndpoints, ...]:
+    """Priorities by distance; what is nearer than ``nearest`` counts as if it were as far."""
     if not place.region:
         return localities
     preferred = dict(policy.regions).get(place.region)
-    distances = [_distance(place, one.locality, preferred) for one in localities]
+    distances = [max(nearest, _distance(place, one.locality, preferred)) for one in localities]
     priorities = {distance: rank for rank, distance in enumerate(sorted(set(distances)))}
     return tuple(
         dataclasses.replace(one, priority=priorities[distance])
@@ -115,11 +132,14 @@ def _failover(
     )
 
 
+_SAME_REGION = 2
+
+
 def _distance(one: services.Locality, other: services.Locality, preferred: str | None) -> int:
     if other.region != one.region:
         return 3 if other.region == preferred else 4
     if other.zone != one.zone:
-        return 2
+        return _SAME_REGION
     return 0 if other.sub_zone == one.sub_zone else 1
 
 

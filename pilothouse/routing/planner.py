@@ -31,6 +31,7 @@ from pilothouse.routing import (
     outbound,
     parsed,
     parsing,
+    peers,
     proxyless,
     rules,
     sidecars,
@@ -158,10 +159,12 @@ class Mesh:
         truths = self._truths(proxy, labels)
         slot = (bind, ports, proxy.outbound_port, service)
         stand = self._stand(proxy, labels)
+        beside = self._services_beside(proxy)
         return self._plan(
-            (namespace, truths, application, stand, *slot),
+            (namespace, truths, application, stand, beside, *slot),
             self._outbound(namespace, truths).layer,
             *self._endpoint_layers(stand),
+            *self._peers(beside),
             self._layer(sidecars.inbound_layer, (ports, application), ports, application),
             self._layer(sidecars.listeners_layer, slot, *slot, self._objects.tracing),
         )
@@ -188,6 +191,32 @@ class Mesh:
                 stand,
             ),
         )
+
+    def _services_beside(self, proxy: proxies.Proxy) -> tuple[keys.ServiceKey, ...] | None:
+        """The services that a proxy is an endpoint of; None for one that does not ask for peers."""
+        if proxy.locality == registry.Locality():
+            return None
+        if not self._policies.zoned:
+            return ()
+        entries = self._directory.mesh.by_namespace.get(proxy.id.namespace, ())
+        found = self._remembered(
+            ("services", proxy.id.namespace),
+            lambda: self._asked.leaf(
+                peers.by_address, proxy.id.namespace, entries, self._endpoints_of(entries)
+            ),
+        )
+        return found.get(proxy.id.address, ())
+
+    def _endpoints_of(
+        self, entries: tuple[catalogue.Entry, ...]
+    ) -> tuple[tuple[registry.Endpoint, ...], ...]:
+        return tuple(self.state.endpoints.get(one.service.key, ()) for one in entries)
+
+    def _peers(self, services: tuple[keys.ServiceKey, ...] | None) -> tuple[plans.Layer, ...]:
+        if services is None:
+            return ()
+        found = tuple(self.state.endpoints.get(one, ()) for one in services)
+        return (self._layer(peers.layer, services, found),)
 
     def _grpc(self, proxy: proxies.Proxy) -> plans.ProxyPlan:
         namespace, address = proxy.id.namespace, proxy.id.address
@@ -292,7 +321,7 @@ class Mesh:
                     endpoints.by_address,
                     namespace,
                     entries,
-                    tuple(self.state.endpoints.get(one.service.key, ()) for one in entries),
+                    self._endpoints_of(entries),
                 ),
                 self._asked.leaf(endpoints.by_selector, namespace, entries),
             ),
@@ -309,10 +338,12 @@ class Mesh:
             gateway_listeners.listeners, slot, found.ports, *how, self._objects.tracing
         )
         stand = self._stand(proxy, proxy.labels)
+        beside = self._services_beside(proxy)
         return self._plan(
-            (stand, *slot),
+            (stand, beside, *slot),
             self._layer(gateways.layer, slot, found, listeners),
             *self._endpoint_layers(stand),
+            *self._peers(beside),
         )
 
     def _serve(self, served: tuple[parsed.Gateway, ...]) -> gateways.Gateways:

@@ -204,9 +204,12 @@ def _connection_pool(
 def _locality(section: destination_policy_pb2.LocalityPolicy) -> upstreams.Locality | None:
     match section.WhichOneof("way"):
         case "failover":
-            pairs = sorted((getattr(one, "from"), one.to) for one in section.failover.regions)
-            labels = tuple(_compared(one) for one in section.failover.labels)
-            return upstreams.Failover(regions=tuple(pairs), labels=labels)
+            return _failover(section.failover)
+        case "zone_aware":
+            given = _given(section.zone_aware)
+            if "failover" in given:
+                given["failover"] = _failover(section.zone_aware.failover)
+            return upstreams.ZoneAwareness(**given)
         case "distribution":
             shares = sorted(
                 (getattr(one, "from"), tuple(sorted(one.to.items())))
@@ -215,6 +218,12 @@ def _locality(section: destination_policy_pb2.LocalityPolicy) -> upstreams.Local
             return upstreams.Distribution(shares=tuple(shares))
         case _:
             return None
+
+
+def _failover(section: destination_policy_pb2.LocalityFailover) -> upstreams.Failover:
+    pairs = sorted((getattr(one, "from"), one.to) for one in section.regions)
+    labels = tuple(_compared(one) for one in section.labels)
+    return upstreams.Failover(regions=tuple(pairs), labels=labels)
 
 
 def _compared(label: str) -> tuple[str, str | None]:

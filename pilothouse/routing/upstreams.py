@@ -188,7 +188,18 @@ class Distribution:
     """From where to where and how much; sorted."""
 
 
-Locality = Failover | Distribution
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneAwareness:
+    """The proxy's own zone, as far as every endpoint gets its even part."""
+
+    percent: int = 100
+    min_endpoints: int = 6
+    fail_below_min_healthy: bool = False
+    failover: Failover | None = None
+    """By regions; None when they do not matter."""
+
+
+Locality = Failover | Distribution | ZoneAwareness
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

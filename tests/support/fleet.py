@@ -24,7 +24,7 @@ from pilothouse.cli.local import addresses
 from pilothouse.config import codec, documents, schema
 from pilothouse.envoy import bootstrap
 from pilothouse.kubernetes import services as manifests
-from pilothouse.model import keys, proxy
+from pilothouse.model import keys, proxy, services
 from pilothouse_discovery import app, settings
 from tests.support import folders, waiting
 
@@ -219,6 +219,7 @@ class Fleet:
         *,
         labels: keys.Labels = (),
         namespace: str = "default",
+        locality: services.Locality = services.Locality(),
         address: str = "",
         port: int = 0,
         ready: bool = True,
@@ -238,6 +239,7 @@ class Fleet:
             discovery=bootstrap.parse_address(self.grpc),
             admin=bootstrap.UnixSocket(str(socket)),
             labels=labels,
+            locality=locality,
             bind_address=address,
             outbound_port=SIDECAR_PORT,
             delta=not name.endswith("sotw"),

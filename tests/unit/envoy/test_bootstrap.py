@@ -102,6 +102,18 @@ def test_a_fetch_timeout_of_zero_is_said_and_not_left_to_envoys_default():
     assert source.initial_fetch_timeout.ToNanoseconds() == 0
 
 
+def test_a_proxy_that_knows_where_it_is_asks_for_its_peers():
+    """Envoy weighs zones by a cluster that must be in the bootstrap; others have none."""
+    built = as_dict(FULL)
+    name = built["cluster_manager"]["local_cluster_name"]
+    (peers,) = [one for one in built["static_resources"]["clusters"] if one["name"] == name]
+    assert (peers["type"], peers["eds_cluster_config"]["service_name"]) == ("EDS", "inbound|0")
+    assert "cluster_manager" not in as_dict(PLAIN)
+    assert [one["name"] for one in as_dict(PLAIN)["static_resources"]["clusters"]] == [
+        bootstrap.XDS_CLUSTER
+    ]
+
+
 @pytest.mark.parametrize(
     ("address", "kind"),
     [

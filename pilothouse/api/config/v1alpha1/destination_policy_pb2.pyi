@@ -962,6 +962,7 @@ class LocalityPolicy(_message.Message):
 
     FAILOVER_FIELD_NUMBER: _builtins.int
     DISTRIBUTION_FIELD_NUMBER: _builtins.int
+    ZONE_AWARE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def failover(self) -> Global___LocalityFailover:
         """The nearest endpoints that are healthy."""
@@ -970,17 +971,22 @@ class LocalityPolicy(_message.Message):
     def distribution(self) -> Global___LocalityDistribution:
         """So much to each place."""
 
+    @_builtins.property
+    def zone_aware(self) -> Global___ZoneAwareness:
+        """The proxy's own zone, as far as that leaves every endpoint its even part."""
+
     def __init__(
         self,
         *,
         failover: Global___LocalityFailover | None = ...,
         distribution: Global___LocalityDistribution | None = ...,
+        zone_aware: Global___ZoneAwareness | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["distribution", b"distribution", "failover", b"failover", "way", b"way"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["distribution", b"distribution", "failover", b"failover", "way", b"way", "zone_aware", b"zone_aware"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["distribution", b"distribution", "failover", b"failover", "way", b"way"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["distribution", b"distribution", "failover", b"failover", "way", b"way", "zone_aware", b"zone_aware"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_way: _TypeAlias = _typing.Literal["failover", "distribution"]  # noqa: Y015
+    _WhichOneofReturnType_way: _TypeAlias = _typing.Literal["failover", "distribution", "zone_aware"]  # noqa: Y015
     _WhichOneofArgType_way: _TypeAlias = _typing.Literal["way", b"way"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_way) -> _WhichOneofReturnType_way | None: ...
 
@@ -1044,6 +1050,55 @@ class RegionFailover(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegionFailover: _TypeAlias = RegionFailover  # noqa: Y015
+
+@_typing.final
+class ZoneAwareness(_message.Message):
+    """Requests stay in the proxy's own zone as far as all endpoints of the service still get the same number of them. When a zone has a larger part
+    of the clients than of the endpoints, the rest goes to zones where it is the other way round. The clients are the ready endpoints of the services
+    that the proxy itself is an endpoint of; a proxy that is none treats all zones alike. A zone here is a region, zone and sub-zone together.
+    Counts for nothing with `RING_HASH` and `MAGLEV`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PERCENT_FIELD_NUMBER: _builtins.int
+    MIN_ENDPOINTS_FIELD_NUMBER: _builtins.int
+    FAIL_BELOW_MIN_HEALTHY_FIELD_NUMBER: _builtins.int
+    FAILOVER_FIELD_NUMBER: _builtins.int
+    percent: _builtins.int
+    """So many of the requests are treated so, in percent. 0 to 100. Unset means 100."""
+    min_endpoints: _builtins.int
+    """With fewer healthy endpoints, all zones are alike. Greater than 0. Unset means 6."""
+    fail_below_min_healthy: _builtins.bool
+    """True: when less of the endpoints is healthy than `loadBalancer.minHealthyPercent`, requests get 503, where otherwise all endpoints are used."""
+    @_builtins.property
+    def failover(self) -> Global___LocalityFailover:
+        """What comes first are the endpoints of the proxy's own region, in all its zones; then those of the regions below, then all others.
+        Unset means that regions do not matter. It has no `labels` here.
+        """
+
+    def __init__(
+        self,
+        *,
+        percent: _builtins.int | None = ...,
+        min_endpoints: _builtins.int | None = ...,
+        fail_below_min_healthy: _builtins.bool = ...,
+        failover: Global___LocalityFailover | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_endpoints", b"_min_endpoints", "_percent", b"_percent", "failover", b"failover", "min_endpoints", b"min_endpoints", "percent", b"percent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_endpoints", b"_min_endpoints", "_percent", b"_percent", "fail_below_min_healthy", b"fail_below_min_healthy", "failover", b"failover", "min_endpoints", b"min_endpoints", "percent", b"percent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__min_endpoints: _TypeAlias = _typing.Literal["min_endpoints"]  # noqa: Y015
+    _WhichOneofArgType__min_endpoints: _TypeAlias = _typing.Literal["_min_endpoints", b"_min_endpoints"]  # noqa: Y015
+    _WhichOneofReturnType__percent: _TypeAlias = _typing.Literal["percent"]  # noqa: Y015
+    _WhichOneofArgType__percent: _TypeAlias = _typing.Literal["_percent", b"_percent"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_endpoints) -> _WhichOneofReturnType__min_endpoints | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__percent) -> _WhichOneofReturnType__percent | None: ...
+
+Global___ZoneAwareness: _TypeAlias = ZoneAwareness  # noqa: Y015
 
 @_typing.final
 class LocalityDistribution(_message.Message):
