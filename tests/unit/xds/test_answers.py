@@ -273,6 +273,7 @@ def test_p20_endpoints_are_sent_while_clusters_are_not_acknowledged(peer):
     assert peer.answer(clusters) == (streams.Acked(type_url=CDS, nonce=clusters.nonce),)
 
 
+@pytest.mark.aggregated
 def test_p20_new_clusters_of_a_later_change_get_their_endpoints_too(peer):
     """In the middle of a change in steps, endpoints of what is new are answered."""
     peer.ask(CDS)

@@ -97,6 +97,7 @@ def test_p38_not_for_the_wildcard(peer):
     assert [list(reply.errors) for reply in peer.settle()] == [["on-demand"]]
 
 
+@pytest.mark.aggregated
 def test_p38_not_for_what_is_on_the_way(peer):
     """A route asked for before its step of the way is not missing."""
     peer.ask(CDS)

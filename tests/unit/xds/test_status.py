@@ -73,6 +73,7 @@ def test_p63_a_missing_name_is_told_with_its_reason(peer):
     assert status.error == "does not exist"
 
 
+@pytest.mark.aggregated
 def test_p63_a_wildcard_lists_everything_that_is_to_be_held(peer):
     """Also what waits for a step of the way: it is not sent yet."""
     peer.ask(CDS)

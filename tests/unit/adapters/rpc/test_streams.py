@@ -184,7 +184,7 @@ async def test_closed_is_called_once_when_the_client_goes(leave):
     assert len(host.gone) == 1
 
 
-async def test_slow_client_gets_the_newest_state_and_no_steps_between():
+async def test_p65_a_slow_client_gets_the_newest_state_and_no_steps_between():
     """Pushes that come while a response is unacknowledged merge into one."""
     host = Host(snapshot(a=b"0"))
     async with serve(host) as (_, channel):
@@ -203,7 +203,7 @@ async def test_slow_client_gets_the_newest_state_and_no_steps_between():
         call.cancel()
 
 
-async def test_stuck_client_is_given_up_and_told_when_it_reads():
+async def test_p66_a_stuck_client_is_given_up_and_told_when_it_reads():
     """A client that does not read is closed after the write timeout; the others go on."""
     host = Host()
     async with serve(host, write_timeout=0.2) as (_, channel):
@@ -228,7 +228,7 @@ async def test_stuck_client_is_given_up_and_told_when_it_reads():
         assert (code, text) == (grpc.StatusCode.DEADLINE_EXCEEDED, "nothing was read for 0.2 s")
 
 
-async def test_drain_tells_everybody_and_lets_nobody_in():
+async def test_p70_drain_tells_everybody_and_lets_nobody_in():
     """Draining ends streams with UNAVAILABLE and answers new ones likewise."""
     host = Host(snapshot(a=b"1"))
     async with serve(host) as (xds, channel):
