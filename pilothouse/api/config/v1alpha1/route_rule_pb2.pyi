@@ -28,7 +28,9 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class RouteRule(_message.Message):
-    """Routes the requests of its parents: services in the mesh, hosts at a gateway, or external hosts."""
+    """Routes the requests of its parents: services in the mesh, hosts at a gateway, or external hosts. What no route takes goes on to the
+    service or external host itself; at a gateway it is answered 404.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -261,7 +263,9 @@ class HttpRoute(_message.Message):
 
     @_builtins.property
     def cors(self) -> _http_actions_pb2.CorsPolicy:
-        """Lets scripts of other origins use the answers. Unset leaves that to the application."""
+        """Lets scripts of other origins use the answers. Unset leaves that to the application. Has no effect on redirects, direct responses and
+        errors that are answered without a destination.
+        """
 
     @_builtins.property
     def rate_limit(self) -> _http_actions_pb2.RateLimit:
@@ -733,7 +737,7 @@ class HttpMatch(_message.Message):
     """Only requests for this port of the parent; at a gateway, that of the listener. 1 to 65535. Unset matches every port."""
     @_builtins.property
     def path(self) -> Global___PathMatch:
-        """On the path without query. Unset matches every path."""
+        """On the path without query, in which repeated slashes are one and `.` and `..` are resolved. Unset matches every path."""
 
     @_builtins.property
     def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeaderMatch]:
@@ -854,11 +858,13 @@ class PathMatch(_message.Message):
     exact: _builtins.str
     """The whole path, case-sensitive. Begins with `/`."""
     prefix: _builtins.str
-    """A prefix by whole elements: `/foo` matches `/foo` and `/foo/bar`, not `/foobar`. A trailing slash is ignored. Begins with `/`."""
+    """A prefix by whole elements: `/foo` matches `/foo` and `/foo/bar`, not `/foobar`. A trailing slash is ignored, so `/` matches every path,
+    as an unset one does. Begins with `/`.
+    """
     regex: _builtins.str
-    """An RE2 expression that must match the whole path."""
+    """An RE2 expression that must match the whole path. In the order of routes the longer expression goes first."""
     string_prefix: _builtins.str
-    """A prefix by characters: `/foo` matches `/foo`, `/foo/bar` and `/foobar`. Begins with `/`."""
+    """A prefix by characters: `/foo` matches `/foo`, `/foo/bar` and `/foobar`; `/` is as for `prefix`. Begins with `/`."""
     template: _builtins.str
     """A path of literal elements and wildcards: `*` or `{name}` for one element that is not empty; last, `**` or `{name=**}` for any
     number of characters. For example `/users/{id}/orders/**`. Names: a letter, then letters, digits and `_`, at most 16 characters,
@@ -888,7 +894,9 @@ Global___PathMatch: _TypeAlias = PathMatch  # noqa: Y015
 
 @_typing.final
 class HeaderMatch(_message.Message):
-    """A test of one request header. A header that is there several times counts as its values joined by commas."""
+    """A test of one request header. Of a header that is there several times, one value that passes is enough, each as it is written: a list
+    with commas is one value. (An application without a proxy joins all values by commas.)
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -919,7 +927,7 @@ class HeaderMatch(_message.Message):
     ignore_case: _builtins.bool
     """True: letters match in either case. For `exact`, `prefix`, `suffix` and `contains` only. Default false."""
     invert: _builtins.bool
-    """True: the test must fail. It does for a header that is absent, unless `regex` matches the empty text. Not for `present`, nor for an
+    """True: the test must fail, for each value of a header that is there several times. It does for a header that is absent, unless `regex` matches the empty text. Not for `present`, nor for an
     `exact` that is empty. Default false.
     """
     @_builtins.property
@@ -1025,7 +1033,7 @@ Global___QueryParameterMatch: _TypeAlias = QueryParameterMatch  # noqa: Y015
 
 @_typing.final
 class CookieMatch(_message.Message):
-    """A test of one cookie, case-sensitive."""
+    """A test of one cookie, case-sensitive. Of several with one name, one that passes is enough."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1136,7 +1144,9 @@ class Destination(_message.Message):
     namespace: _builtins.str
     """Namespace of the target. Unset means the rule's own."""
     port: _builtins.int
-    """Port number of the target, 1 to 65535. Unset means the port the request was for, or the only port of the target."""
+    """Port number of the target, 1 to 65535. Unset means the port the request was for, if the target has it, or else its only HTTP port, or
+    its only port.
+    """
     weight: _builtins.int
     """Relative weight. Unset counts 1, 0 gets no traffic. At most 1000000; the sum of a route's weights must not be 0."""
     @_builtins.property
@@ -1230,7 +1240,7 @@ class HttpRedirect(_message.Message):
     host: _builtins.str
     """New host. Unset keeps the request's host."""
     port: _builtins.int
-    """New port. Unset keeps the request's port, or drops it when the scheme changes."""
+    """New port. Unset keeps the request's port, or drops it when `host` is set or the scheme changes."""
     path: _builtins.str
     """New path, beginning with `/`. Unset keeps the request's path. Excludes `prefix`."""
     code: _builtins.int
