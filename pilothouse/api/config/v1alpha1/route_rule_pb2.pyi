@@ -28,9 +28,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class RouteRule(_message.Message):
-    """Routes the requests of its parents: services in the mesh, hosts at a gateway, or external hosts. What no route takes goes on to the
-    service or external host itself; at a gateway it is answered 404.
-    """
+    """Routes the requests of its parents: services in the mesh, hosts at a gateway, or external hosts."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -66,7 +64,7 @@ Global___RouteRule: _TypeAlias = RouteRule  # noqa: Y015
 
 @_typing.final
 class RouteRuleSpec(_message.Message):
-    """What a RouteRule wants."""
+    """What a RouteRule wants. Requests that no route takes go on to the service or external host itself; at a gateway they get 404."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
