@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 
 from pilothouse.xds import framing, resources
 
@@ -12,19 +13,63 @@ NOT_FOUND = 5
 """google.rpc.Code: what is asked for is not there."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """The content of a response; an empty one is a response still."""
+_numbers = itertools.count(1)
 
-    changed: tuple[resources.Resource, ...] = ()
-    """In name order."""
-    removed: tuple[str, ...] = ()
-    """Names in order; delta alone says them."""
-    missing: tuple[str, ...] = ()
-    """Names in order that the client asked for and nobody has: told once as `resource_errors`, so
-    that it need not wait for its own timer. Disjoint from the names of ``changed``."""
-    later: frozenset[str] = frozenset()
-    """Names that found no room, and come in the next response."""
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A response to write."""
+
+    type_url: str
+    nonce: str
+    version: str
+    body: bytes
+    """The encoded DiscoveryResponse or DeltaDiscoveryResponse."""
+    resources: int
+    removed: int = 0
+    missing: int = 0
+    """Names that are told to be missing."""
+
+
+class Content:
+    """The content of a response; an empty one is a response still. Many streams may be sent it."""
+
+    __slots__ = (
+        *("changed", "later", "missing", "names", "parents", "removed", "response", "_number"),
+    )
+
+    def __init__(
+        self,
+        *,
+        changed: Sequence[resources.Resource] = (),
+        removed: Sequence[str] = (),
+        missing: Sequence[str] = (),
+        later: frozenset[str] = frozenset(),
+    ) -> None:
+        """Say what a response is to hold."""
+        self.changed = changed
+        """In name order."""
+        self.removed = removed
+        """Names in order; delta alone says them."""
+        self.missing = missing
+        """Names in order that the client asked for and nobody has: told once as `resource_errors`,
+        so that it need not wait for its own timer. Disjoint from the names of ``changed``."""
+        self.later = later
+        """Names that found no room, and come in the next response."""
+        self.names = frozenset((*(one.name for one in changed), *removed, *missing))
+        """Every name that is in the response."""
+        self.parents = any(one.references for one in changed)
+        """True if something in it needs other resources."""
+        self._number = next(_numbers)
+        self.response: Response | None = None
+        """As it was written last, for the next stream that is sent the same."""
+
+    def numbered(self, *, after: int) -> int:
+        """What makes its nonce, the same for many streams; greater than ``after``."""
+        if self._number <= after:
+            # A change that comes a second time, on a stream that has numbered others since.
+            self._number = next(_numbers)
+        return self._number
 
 
 def errors(type_url: str, content: Content) -> Iterator[bytes]:

@@ -25,6 +25,8 @@ _HOST = types.VIRTUAL_HOST.type_url
 class DeltaStream(streams.Stream):
     """The server's side of a delta stream."""
 
+    _shares = True
+
     def receive(self, request: bytes) -> tuple[streams.Event, ...]:
         """Take an encoded DeltaDiscoveryRequest.
 
@@ -42,6 +44,8 @@ class DeltaStream(streams.Stream):
         # A stale nonce makes this no acknowledgement, but its subscriptions count.
         named = asked.resource_names_subscribe or asked.resource_names_unsubscribe
         wishes = self._subscribe(state, asked, new=new) if new or named else False
+        if named:
+            self._wishes = None
         if asked.response_nonce and not new:
             events.append(self._answer(state, asked))
         if new or wishes:

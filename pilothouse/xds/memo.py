@@ -4,21 +4,21 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 _Value = TypeVar("_Value")
 _Found = TypeVar("_Found")
 
 
-class _Findings(dict[str, _Found]):
+class _Findings(dict[Hashable, _Found]):
     """A dictionary that can be held weakly."""
 
     __slots__ = ("__weakref__",)
 
 
 class Pairs(Generic[_Value, _Found]):
-    """For each pair of values, in this order, a dictionary of findings by text.
+    """For each pair of values, in this order, a dictionary of findings by what was asked.
 
     The newest pair is at hand: a thousand streams in a row ask for the same one, and three weak
     references are looked at in the fifth of the time that two look-ups by weak key take (1 us).
@@ -33,7 +33,7 @@ class Pairs(Generic[_Value, _Found]):
         self._new: Callable[[], Any] = _nothing
         self._newest: Callable[[], _Findings[_Found] | None] = _nothing
 
-    def of(self, old: _Value, new: _Value) -> dict[str, _Found]:
+    def of(self, old: _Value, new: _Value) -> dict[Hashable, _Found]:
         """The findings for a pair, to be read and added to."""
         if self._old() is old and self._new() is new:
             newest = self._newest()

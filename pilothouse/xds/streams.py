@@ -25,10 +25,11 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 from pilothouse.api.envoy.config.core.v3 import base_pb2
 from pilothouse.xds import content as contents
-from pilothouse.xds import requests, resources, status, transition, type_state, types
+from pilothouse.xds import moves, requests, resources, status, stepping, type_state, types
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,23 +67,14 @@ class Stale:
 Event = Subscribed | Acked | Nacked | Stale
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """A response to write."""
-
-    type_url: str
-    nonce: str
-    version: str
-    body: bytes
-    """The encoded DiscoveryResponse or DeltaDiscoveryResponse."""
-    resources: int
-    removed: int = 0
-    missing: int = 0
-    """Names that are told to be missing."""
+Response = contents.Response
 
 
-class Stream(abc.ABC):
+class Stream(stepping.Steps):
     """What both variants share. Use `sotw.SotwStream` or `delta.DeltaStream`."""
+
+    _shares: ClassVar[bool] = False
+    """True where streams at rest that ask for the same are told the same."""
 
     def __init__(
         self,
@@ -96,22 +88,15 @@ class Stream(abc.ABC):
             table: the types that are served; others are held and stay silent.
             default_type: the type of a stream of one type; None on an aggregated stream.
         """
+        super().__init__()
         self._table = table
         self._default_type = default_type
-        self._states: dict[str, type_state.TypeState] = {}
-        self._dirty: dict[str, contents.Content] = {}
-        """What the next response of a type must hold, for types that have something to say."""
-        self._settled = resources.Snapshot.EMPTY
-        self._waiting: set[str] = set()
-        """Types to be answered once the clusters of an earlier stream are up to date."""
+        self._wishes: moves.Wishes | None = None
+        """What the client asks for, once it was looked at since the last change."""
         self.limit: int | None = None
         """Bytes of resources that a response may hold, if it can be split; None for any number."""
         self.node: base_pb2.Node | None = None
         """From the first request."""
-        self.target: resources.Snapshot | None = None
-        """What the client shall hold in the end; None before the first `update`."""
-        self.current = resources.Snapshot.EMPTY
-        """The step that is being delivered."""
 
     @abc.abstractmethod
     def receive(self, request: bytes) -> tuple[Event, ...]:
@@ -123,15 +108,32 @@ class Stream(abc.ABC):
 
     def update(self, snapshot: resources.Snapshot) -> None:
         """Take a new target; `poll` for what is to be written."""
-        if snapshot is not self.target:
+        old = self.target
+        if snapshot is old:
+            return
+        known = moves.known(old, snapshot) if old is not None and self._rests() else None
+        if known is None:
             self.target = snapshot
             self._route()
+            return
+        if self._wishes is None:
+            self._wishes = moves.wishes(self._states)
+        move = known.get(self._wishes)
+        if move is not None:
+            self._follow(move, snapshot)
+            return
+        self.target = snapshot
+        self._route()
+        if self.current is snapshot:
+            known[self._wishes] = moves.Move(
+                contents=dict(self._dirty), reached=self._settled is snapshot
+            )
 
     def poll(self) -> Response | None:
         """The next response to write, or None."""
         if not self._dirty:
             return None
-        url = min(self._dirty, key=self._order)
+        url = min(self._dirty, key=self._order) if len(self._dirty) > 1 else next(iter(self._dirty))
         return self._write(self._states[url], self._dirty.pop(url))
 
     @property
@@ -144,14 +146,21 @@ class Stream(abc.ABC):
         """True when the client has acknowledged the whole target."""
         if self.target is None or self.current is not self.target or self._dirty:
             return False
-        return all(
-            not state.outstanding and state.refused is None for state in self._states.values()
-        )
+        # No generator: this is asked of every stream at every change and answer, as is `idle`.
+        for state in self._states.values():
+            if state.outstanding or state.refused is not None:
+                return False
+        return True
 
     @property
     def idle(self) -> bool:
         """True when nothing is to be written and no answer is awaited."""
-        return not self._dirty and not any(state.outstanding for state in self._states.values())
+        if self._dirty:
+            return False
+        for state in self._states.values():  # noqa: SIM110  as above
+            if state.outstanding:
+                return False
+        return True
 
     @property
     def refusals(self) -> Mapping[str, str]:
@@ -209,55 +218,27 @@ class Stream(abc.ABC):
             return names
         return tuple(one for one in names if self.target.get(state.type.type_url, one) is None)
 
+    def _rests(self) -> bool:
+        """True when the client holds the target and nothing is left to say, as with all alike."""
+        if not self._shares or self._dirty or self._waiting or self.current is not self.target:
+            return False
+        for state in self._states.values():  # noqa: SIM110  as in `idle`
+            if not state.rests(self.current):
+                return False
+        return True
+
+    def _follow(self, move: moves.Move, target: resources.Snapshot) -> None:
+        """Go where another stream went that was at rest where this one is."""
+        self.target = self.current = target
+        if move.reached:
+            self._settled = target
+        self._dirty.update(move.contents)
+        for url, state in self._states.items():
+            if url not in move.contents:
+                state.held = state.acked = target
+
     def _order(self, url: str) -> tuple[int, str]:
         return self._states[url].order, url
-
-    def _gated(self) -> bool:
-        """True for a client that takes all clusters; only for it can the order be kept."""
-        clusters = self._states.get(types.CLUSTER.type_url)
-        return clusters is not None and clusters.subscription.wildcard and clusters.answered
-
-    def _route(self) -> None:
-        """Make the first step to the target the one to deliver."""
-        if self.target is None:
-            return
-        if self._gated():
-            self._enter(self._first_step(self.target))
-        else:
-            self._enter(self.target)
-        self._advance()
-
-    def _first_step(self, target: resources.Snapshot) -> resources.Snapshot:
-        base = self.current
-        refused = {
-            url: state
-            for url, state in self._states.items()
-            if state.type.gated and state.refused is not None
-        }
-        stuck = {url for url, state in refused.items() if state.stuck(target)}
-        if types.CLUSTER.type_url in stuck:
-            return transition.hold(base, target)
-        changed = refused.keys() - stuck
-        if changed:
-            if self._settled is resources.Snapshot.EMPTY:
-                return transition.straight(base, target)
-            # A bad cluster must not stay in the union: what was refused was not reached.
-            base = transition.rollback(self._settled, base, frozenset(changed))
-        if base is resources.Snapshot.EMPTY:
-            return target
-        step = transition.next_step(base, target)
-        if not (transition.only_adds(base, step) or (not changed and self._may_go_to(step))):
-            step = transition.hold(base, target)  # `_advance` goes on from there
-        if any(refused[url].stuck(base) and refused[url].stuck(step) for url in changed):
-            # What is refused had been accepted before, so the way leads nowhere.
-            return transition.straight(self.current, target)
-        return step
-
-    def _enter(self, step: resources.Snapshot) -> None:
-        """Deliver a step; types that it does not change for this client are settled."""
-        self.current = step
-        for state in self._states.values():
-            self._look(state)
 
     def _look(self, state: type_state.TypeState) -> None:
         """Mark a type dirty if something must be written for the present step.
@@ -267,6 +248,8 @@ class Stream(abc.ABC):
         if self.target is None or state.outstanding:
             return
         self._dirty.pop(state.type.type_url, None)
+        if self._shares and state.rests(self.current):
+            return
         clusters = self._states.get(types.CLUSTER.type_url)
         if clusters is not None and clusters.delays(state):
             self._waiting.add(state.type.type_url)
@@ -280,72 +263,20 @@ class Stream(abc.ABC):
         if not state.stuck(self.current):
             state.settle(self.current)
 
-    def _resume(self) -> None:
-        """Clusters of an earlier stream are up to date: now their users, then what is gone."""
-        clusters = self._states.get(types.CLUSTER.type_url)
-        if clusters is None or clusters.resuming or self.target is None:
-            return
-        while self._waiting:
-            self._look(self._states[self._waiting.pop()])
-        if clusters.leftover and self._users_reached():
-            clusters.doubt |= clusters.gone(self.current)
-            clusters.leftover.clear()
-            self._look(clusters)
-
-    def _advance(self) -> None:
-        """Go on to the next step when the present one is acknowledged."""
-        self._resume()
-        while self.target is not None:
-            if self._gated() and self._reached():
-                self._settled = self.current
-            step = transition.next_step(self.current, self.target)
-            if self.current is self.target or not self._may_go_to(step):
-                return
-            self._enter(step)
-
-    def _may_go_to(self, step: resources.Snapshot) -> bool:
-        """True when a step may follow the present one: that is acknowledged.
-
-        Listeners or routes that are refused, and would be again, stay as they were and hold up
-        nothing but the end of what they may use.
-        """
-        owing = [state for state in self._states.values() if state.type.gated and self._owes(state)]
-        if not owing:
-            return True
-        return not transition.takes_away(self.current, step) and all(
-            self._stays(state) for state in owing
-        )
-
-    def _stays(self, state: type_state.TypeState) -> bool:
-        url = state.type.type_url
-        waits = state.outstanding or url in self._dirty or url == types.CLUSTER.type_url
-        return not waits and self.target is not None and state.stuck(self.target)
-
-    def _reached(self) -> bool:
-        """True when every gated type of the present step is acknowledged."""
-        return not any(self._owes(state) for state in self._states.values() if state.type.gated)
-
-    def _users_reached(self) -> bool:
-        """True when listeners and routes of the present step are acknowledged."""
-        return not any(
-            self._owes(state)
-            for state in self._states.values()
-            if state.type.gated and state.type.type_url != types.CLUSTER.type_url
-        )
-
-    def _owes(self, state: type_state.TypeState) -> bool:
-        return state.outstanding or state.refused is not None or state.type.type_url in self._dirty
-
     def _write(self, state: type_state.TypeState, content: contents.Content) -> Response:
-        """Build the next response of a type."""
+        """Build the next response of a type, or take that of a stream that said the same."""
         url, view = state.type.type_url, self.current
-        parents = any(one.references for one in content.changed)
-        fresh = state.missing(view).changed if parents and state.answered else content.changed
+        fresh = content.changed
+        if content.parents and state.answered:
+            fresh = state.missing(view).changed
         version = view.version(url)
         state.write(view, version, content)
-        if parents:
+        if content.parents:
             self._warm_leaves(fresh)
-        return Response(
+        known = content.response
+        if known is not None and (known.nonce, known.version) == (state.nonce, version):
+            return known
+        content.response = Response(
             type_url=url,
             nonce=state.nonce,
             version=version,
@@ -354,6 +285,7 @@ class Stream(abc.ABC):
             removed=len(content.removed),
             missing=len(content.missing),
         )
+        return content.response
 
     def _warm_leaves(self, parents: Iterable[resources.Resource]) -> None:
         """Envoy warms a changed resource anew, with what it refers to (envoyproxy/envoy#13009)."""
@@ -368,6 +300,7 @@ class Stream(abc.ABC):
         type_url = requests.type_of(type_url, default=self._default_type)
         new = type_url not in self._states
         if new:
+            self._wishes = None
             self._states[type_url] = type_state.TypeState(types.of(type_url, self._table))
         return self._states[type_url], new
 

@@ -78,6 +78,12 @@ class Subscription:
             self._own().difference_update(dropped)
         return (added - removed) | (dropped if self.wildcard else set())
 
+    def shared(self) -> frozenset[str]:
+        """The names, as a set that equal subscriptions share."""
+        if not isinstance(self.names, frozenset):
+            self.names = _shared(self.names)
+        return self.names
+
     def _add(self, added: set[str]) -> None:
         """Take names that come by the hundred as others did; those that come one by one, alone."""
         if len(added) > len(self.names):

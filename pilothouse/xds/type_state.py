@@ -142,6 +142,15 @@ class TypeState:
             return sum(len(part) for part in parts)
         return sum(len(self.subscription.names & part.keys()) for part in parts)
 
+    def rests(self, view: resources.Snapshot) -> bool:
+        """True when the client is known to hold this view, and wants nothing more."""
+        return (
+            self.held is view
+            and self.acked is view
+            and not (self.outstanding or self.whole or self.resuming or self.refused)
+            and not (self.forced or self.doubt or self.claimed or self.leftover)
+        )
+
     def stuck(self, view: resources.Snapshot) -> bool:
         """True if the view holds what was refused, to be kept back until it changes."""
         return self.refused is not None and not self.covered(
@@ -194,12 +203,12 @@ class TypeState:
 
     def write(self, view: resources.Snapshot, version: str, said: content.Content) -> None:
         """Note that a response with this content of a view is being written."""
-        found = [one.name for one in said.changed]
-        self.sent = frozenset((*found, *said.removed, *said.missing))
-        self.told.difference_update(found)
+        self.sent = said.names
+        if self.told:
+            self.told.difference_update(one.name for one in said.changed)
         self.told.update(said.missing)
         self.partial = self.stuck(view) and not (self.whole or self.doubt <= self.sent)
-        self.number += 1
+        self.number = said.numbered(after=self.number)
         self.nonce = f"{self.type.short}-{self.number}"
         self.outstanding = self.answered = True
         self.whole = False

