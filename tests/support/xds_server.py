@@ -5,7 +5,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 
-from pilothouse.adapters.rpc import serving, streams
+from pilothouse.adapters.rpc import admission, serving, streams
 from pilothouse.xds import resources
 from pilothouse.xds import streams as xds_streams
 
@@ -58,13 +58,15 @@ async def serving_xds(
     address: str = "127.0.0.1:0",
     *,
     add: Callable[[serving.GrpcServer], None] | None = None,
+    admitting: admission.Admission | None = None,
+    options: serving.GrpcOptions | None = None,
 ) -> AsyncIterator[int]:
     """Serve every discovery service inside the block; the value is the port.
 
     `add` adds more services to the same server.
     """
-    server = serving.GrpcServer()
-    xds = streams.XdsServer(host, per_type=True)
+    server = serving.GrpcServer(options=options or serving.GrpcOptions())
+    xds = streams.XdsServer(host, per_type=True, admitting=admitting)
     xds.add_to(server)
     if add is not None:
         add(server)

@@ -22,7 +22,7 @@ import grpc
 import grpc.aio
 import structlog
 
-from pilothouse.adapters.rpc import deadlines, services, serving, trace_metadata
+from pilothouse.adapters.rpc import admission, deadlines, services, serving, trace_metadata
 from pilothouse.api.envoy.config.core.v3 import base_pb2
 from pilothouse.xds import delta, framing, requests, resources, sotw, streams
 
@@ -102,7 +102,12 @@ class XdsServer:
     """Serves the aggregated discovery service, and those of one type if asked to."""
 
     def __init__(
-        self, host: StreamHost, *, write_timeout: float = 30.0, per_type: bool = False
+        self,
+        host: StreamHost,
+        *,
+        write_timeout: float = 30.0,
+        per_type: bool = False,
+        admitting: admission.Admission | None = None,
     ) -> None:
         """Make a server without connections.
 
@@ -110,7 +115,9 @@ class XdsServer:
             host: decides what each stream is to hold.
             write_timeout: seconds that a client has to read what fills its buffers.
             per_type: serve each type of Envoy's on a service of its own too.
+            admitting: how many streams may begin in a second; None for any number.
         """
+        self._admission = admitting
         self._host = host
         self._deadlines = deadlines.Deadlines(write_timeout, late=_Call.give_up)
         self._per_type = per_type
@@ -157,6 +164,9 @@ class XdsServer:
         self, variant: type[sotw.SotwStream | delta.DeltaStream], service: services.Service
     ) -> grpc.RpcMethodHandler[bytes, bytes]:
         async def serve(_requests: object, context: Context) -> None:
+            if self._admission is not None and not await self._admission.admit():
+                text = "too many streams begin at once: try again later, or another replica"
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
             if self._draining:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is stopping")
             session = Session(
