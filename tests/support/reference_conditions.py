@@ -47,7 +47,11 @@ class Arrived:
         return re.sub(r":\d+$", "", self.authority).lower()
 
     def header(self, name: str) -> str | None:
-        """All values of a header, joined by commas."""
+        """The first value of a header."""
+        return next(iter(self.headers(name)), None)
+
+    def headers(self, name: str) -> list[str]:
+        """All values of a header."""
         name = name.lower()
         pseudo = {
             ":authority": self.authority,
@@ -56,14 +60,14 @@ class Arrived:
             ":scheme": self.request.scheme,
         }
         if name in pseudo:
-            return pseudo[name]
-        found = [value for key, value in self.request.headers if key == name]
-        return ",".join(found) if found else None
+            return [pseudo[name]]
+        return [value for key, value in self.request.headers if key == name]
 
     @property
     def cookies(self) -> list[tuple[str, str]]:
         """Names and values (RFC 6265, section 4.2.1)."""
-        pairs = (one.strip().partition("=") for one in (self.header("cookie") or "").split(";"))
+        parts = [part for header in self.headers("cookie") for part in header.split(";")]
+        pairs = (part.strip().partition("=") for part in parts)
         return [(name, value) for name, equals, value in pairs if equals]
 
     @property
@@ -161,14 +165,14 @@ def _same(one: str, other: str, *, fold: bool) -> bool:
 
 
 def _header(test: values.Manifest, arrived: Arrived) -> bool:
-    value = arrived.header(test["name"])
+    found = arrived.headers(test["name"])
     if "present" in test:
-        return (value is not None) is test["present"]
+        return bool(found) is test["present"]
     if test.get("invert", False):
         # An absent header fails the test, unless an expression matches the empty text.
-        absent = value is None and "regex" not in test
-        return absent or not _text(test, value or "")
-    return value is not None and _text(test, value)
+        absent = [""] if "regex" in test else []
+        return not any(_text(test, value) for value in found or absent)
+    return any(_text(test, value) for value in found)
 
 
 def _text(test: values.Manifest, value: str) -> bool:

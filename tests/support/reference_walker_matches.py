@@ -31,16 +31,17 @@ class Seen:
     scheme: str
     headers: values.Headers
 
-    def header(self, name: str) -> str | None:
-        """All values of a header, joined by commas."""
+    def header(self, name: str) -> list[str]:
+        """All values of a header."""
         pseudo = {
             ":authority": self.authority,
             ":path": self.path,
             ":method": self.method,
             ":scheme": self.scheme,
         }
-        found = [value for key, value in self.headers if key == name.lower()]
-        return pseudo.get(name.lower()) or (",".join(found) if found else None)
+        if name in pseudo:
+            return [pseudo[name]]
+        return [value for key, value in self.headers if key == name.lower()]
 
 
 def virtual_host(
@@ -152,25 +153,30 @@ def template_expression(template: str) -> str:
 
 
 def header(matcher: route_components_pb2.HeaderMatcher, seen: Seen) -> bool:
-    """Whether the test of a header holds."""
-    value = seen.header(matcher.name)
-    kind = matcher.WhichOneof("header_match_specifier")
-    if kind == "present_match":
-        return ((value is not None) is matcher.present_match) is not matcher.invert_match
-    if value is None:
+    """Whether the test of a header holds.
+
+    Each value is looked at alone (`envoy.reloadable_features.match_headers_individually`).
+    """
+    found = seen.header(matcher.name)
+    if matcher.WhichOneof("header_match_specifier") == "present_match":
+        return (bool(found) is matcher.present_match) is not matcher.invert_match
+    if not found:
         if not matcher.treat_missing_header_as_empty:
             return False  # "an inverted match, too, does not match a header that is absent"
-        value = ""
-    match kind:
+        found = [""]
+    return any(_value(matcher, value) for value in found) is not matcher.invert_match
+
+
+def _value(matcher: route_components_pb2.HeaderMatcher, value: str) -> bool:
+    match matcher.WhichOneof("header_match_specifier"):
         case "string_match":
-            holds = string(matcher.string_match, value)
+            return string(matcher.string_match, value)
         case "range_match":
             number = re.fullmatch(r"[+-]?\d+", value)
             limits = matcher.range_match
-            holds = number is not None and limits.start <= int(value) < limits.end
+            return number is not None and limits.start <= int(value) < limits.end
         case other:
             raise ValueError(f"a header match of kind {other}")
-    return holds is not matcher.invert_match
 
 
 def _parameter(matcher: route_components_pb2.QueryParameterMatcher, seen: Seen) -> bool:
