@@ -7,12 +7,10 @@ looked at from the oldest on, and only one that won takes anything away from tho
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from pilothouse.api.config.v1alpha1 import mesh_gateway_pb2
-from pilothouse.config import objects, status
+from pilothouse.config import gateway_conflicts, objects, status
 from pilothouse.model import keys
 
 CONFLICTED = "Conflicted"
@@ -29,22 +27,12 @@ class Claim(NamedTuple):
     """For people, what is claimed."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _GatewayPort:
-    """A port that a gateway opens on the proxies that its selector picks."""
-
-    key: keys.ObjectKey
-    selector: keys.Labels
-    port: int
-    protocol: int
-
-
 class Claims:
     """What the objects looked at so far have taken."""
 
     def __init__(self) -> None:
         self._taken: dict[Hashable, keys.ObjectKey] = {}
-        self._ports: dict[tuple[str, int], list[_GatewayPort]] = {}
+        self._ports = gateway_conflicts.Ports()
 
     def objections(self, config: objects.Config) -> tuple[objects.Condition, ...]:
         """Why an object cannot be in force beside those that have been taken; nothing if it can."""
@@ -56,12 +44,7 @@ class Claims:
             for claim in _claims(config)
             if claim.token in self._taken
         ]
-        reasons += [
-            f"port {mine.port} has another protocol in {other.key}, which serves the same proxies"
-            for mine in _ports(config)
-            for other in self._ports.get((config.key.namespace, mine.port), ())
-            if other.protocol != mine.protocol and _overlap(other.selector, mine.selector)
-        ]
+        reasons += self._ports.objections(config)
         if not reasons:
             return ()
         return (_refused(CONFLICTED, "; ".join(dict.fromkeys(reasons))),)
@@ -70,8 +53,7 @@ class Claims:
         """Give an object all that it claims."""
         for claim in _claims(config):
             self._taken[claim.token] = config.key
-        for port in _ports(config):
-            self._ports.setdefault((config.key.namespace, port.port), []).append(port)
+        self._ports.take(config)
 
 
 def by_age(configs: Iterable[objects.Config]) -> list[objects.Config]:
@@ -128,24 +110,3 @@ def _claims(config: objects.Config) -> Iterator[Claim]:
         case "ExternalService":
             for host in spec.hosts:
                 yield Claim(token=(config.key.kind, host.lower()), what=f"host {host}")
-
-
-def _ports(config: objects.Config) -> Iterator[_GatewayPort]:
-    if isinstance(config.spec, mesh_gateway_pb2.MeshGatewaySpec):
-        selector = keys.labels(dict(config.spec.selector))
-        for listener in config.spec.listeners:
-            yield _GatewayPort(
-                key=config.key,
-                selector=selector,
-                port=listener.port,
-                protocol=listener.protocol,
-            )
-
-
-def _overlap(one: keys.Labels, other: keys.Labels) -> bool:
-    """Tell whether each proxy that the narrower selector picks is picked by the other too.
-
-    Selectors of which neither contains the other may have proxies in common or not: that is found
-    out proxy by proxy.
-    """
-    return keys.selects(one, other) or keys.selects(other, one)

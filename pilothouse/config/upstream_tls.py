@@ -6,19 +6,15 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Sequence
 
 from pilothouse.api.config.v1alpha1 import destination_policy_pb2
-from pilothouse.config import checks, syntax
+from pilothouse.config import checks, syntax, tls
 
 _MUTUAL = destination_policy_pb2.UpstreamTls.MODE_MUTUAL
 _DISABLE = destination_policy_pb2.UpstreamTls.MODE_DISABLE
 _TLS_1_3 = destination_policy_pb2.UpstreamTls.VERSION_TLS_1_3
 _SEQUENCE = b"\x30"  # what every certificate, and every list of revoked ones, is in DER
-_MAX_HASHES = 100
-_SHA256 = 32
 _HEX = re.compile(r"[0-9A-Fa-f]{64}|[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){31}")
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s]+")
 
 
 def check(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Found:
@@ -51,9 +47,9 @@ def _trust(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Fo
         at = f"{where}.caCertificates"
         yield from checks.required(at, section.ca_certificates, _certificates)
     for index, name in enumerate(section.subject_alt_names):
-        yield from checks.required(f"{where}.subjectAltNames[{index}]", name, _alt_name)
-    yield from _hashes(f"{where}.publicKeyHashes", section.public_key_hashes, _key_hash)
-    yield from _hashes(f"{where}.certificateHashes", section.certificate_hashes, _hex_hash)
+        yield from checks.required(f"{where}.subjectAltNames[{index}]", name, tls.alt_name)
+    yield from tls.hashes(f"{where}.publicKeyHashes", section.public_key_hashes, tls.key_hash)
+    yield from tls.hashes(f"{where}.certificateHashes", section.certificate_hashes, _hex_hash)
     yield from checks.optional(f"{where}.revocationLists", section.revocation_lists, _revocations)
     if hashes and not (section.ca_certificates or section.insecure_skip_verify):
         for field in ("subject_alt_names", "revocation_lists"):  # else it is they that are missing
@@ -82,59 +78,11 @@ def _versions(where: str, section: destination_policy_pb2.UpstreamTls) -> checks
     if section.cipher_suites and section.min_version == _TLS_1_3:
         fixed = "must not be set when minVersion is TLS_1_3, whose suites are fixed"
         yield from checks.broken(f"{where}.cipherSuites", fixed)
-    seen: dict[object, str] = {}
-    for index, suite in enumerate(section.cipher_suites):
-        at = f"{where}.cipherSuites[{index}]"
-        yield from checks.required(at, suite, _cipher_suite)
-        yield from checks.unique(seen, at, suite, what="cipher suite")
-
-
-def _hashes(where: str, values: Sequence[str], rule: syntax.Rule) -> checks.Found:
-    if len(values) > _MAX_HASHES:
-        many = f"must have at most {_MAX_HASHES} entries, has {len(values)}"
-        yield from checks.broken(where, many)
-    seen: dict[object, str] = {}
-    for index, value in enumerate(values):
-        yield from checks.required(f"{where}[{index}]", value, rule)
-        yield from checks.unique(seen, f"{where}[{index}]", value, what="hash")
-
-
-def _key_hash(value: str) -> str | None:
-    try:
-        right = len(base64.b64decode(value, validate=True)) == _SHA256
-    except binascii.Error:
-        right = False
-    return None if right else f"must be a SHA-256 in base64, is {value!r}"
+    yield from tls.cipher_suites(f"{where}.cipherSuites", section.cipher_suites)
 
 
 def _hex_hash(value: str) -> str | None:
     return None if _HEX.fullmatch(value) else f"must be a SHA-256 in hex, is {value!r}"
-
-
-_SUITES = (
-    *(
-        f"ECDHE-{kind}-{rest}"
-        for kind in ("ECDSA", "RSA")
-        for rest in (
-            "AES128-GCM-SHA256",
-            "AES256-GCM-SHA384",
-            "CHACHA20-POLY1305",
-            "AES128-SHA",
-            "AES256-SHA",
-        )
-    ),
-    "AES128-GCM-SHA256",
-    "AES256-GCM-SHA384",
-    "AES128-SHA",
-    "AES256-SHA",
-)
-"""Those of TLS 1.2 and with certificates that Envoy's library (BoringSSL) has."""
-
-
-def _cipher_suite(value: str) -> str | None:
-    if value in _SUITES:
-        return None
-    return f"must be one of {', '.join(_SUITES)}, is {value!r}"
 
 
 def _certificates(value: str) -> str | None:
@@ -158,9 +106,3 @@ def _pem(value: str, label: str, *, plural: str, singular: str) -> str | None:
     if not block.search(value) or "-----" in block.sub("", value):
         return f"must be PEM {plural}, and nothing else"
     return None
-
-
-def _alt_name(value: str) -> str | None:
-    if _URI.fullmatch(value):
-        return None
-    return syntax.address(value)

@@ -15,6 +15,7 @@ from pilothouse.config import (
     destination_policies,
     destinations,
     mesh,
+    mesh_gateways,
     objects,
     route_rules,
     schema,
@@ -54,7 +55,7 @@ def _spec(config: objects.Config) -> checks.Found:
         case "MeshConfig":
             yield from mesh.check_config(spec)
         case "MeshGateway":
-            yield from mesh.check_gateway(spec, config.meta)
+            yield from mesh_gateways.check(spec, config.meta)
         case "RouteRule":
             yield from route_rules.check(spec, config.key.namespace)
         case kind:  # a programmer's mistake: a kind in the table without rules

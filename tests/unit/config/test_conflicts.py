@@ -154,6 +154,51 @@ def test_gateways_that_do_not_meet_get_along(other: str):
     assert refused(several("MeshGateway", _gateway("one", "{a: b}", "HTTP"), other)) == {}
 
 
+def _tls(name: str, *listeners: str) -> str:
+    shown = ", ".join(f"{{name: l{index}, {each}}}" for index, each in enumerate(listeners))
+    return f"{name} - {{selector: {{a: b}}, listeners: [{shown}]}}"
+
+
+def _https(*hosts: str, more: str = "") -> str:
+    shown = f", hosts: [{', '.join(hosts)}]" if hosts else ""
+    return f"port: 443, protocol: HTTPS, tls: {{certificates: [{{secret: s}}]}}{shown}{more}"
+
+
+PASSED = "port: 443, protocol: TLS, tls: {mode: PASSTHROUGH}"
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "why"),
+    [
+        (_https("a.b"), _https("c.d"), ""),
+        (_https("a.b"), f"{PASSED}, hosts: ['*.b']", ""),
+        (_https("a.b", "c.d"), _https("e.f", "C.d"), "host c.d at port 443 is taken by"),
+        (_https(), PASSED, "host * at port 443 is taken by"),
+        ("port: 80, protocol: HTTP", "port: 80, protocol: HTTP, hosts: [a.b]", ""),
+        ("port: 9, protocol: TCP", "port: 9, protocol: TCP", "port 9 is taken by"),
+        ("port: 9, protocol: UDP", "port: 9, protocol: UDP", "port 9 is taken by"),
+        ("port: 9, protocol: UDP", "port: 9, protocol: TCP", ""),
+        ("port: 9, protocol: TCP", "port: 9, protocol: HTTP", "port 9 has another protocol in"),
+        (
+            _https("a.b", more=", clientAddress: {proxyProtocol: true}"),
+            _https("c.d"),
+            "port 443 takes the addresses of clients from elsewhere in",
+        ),
+        (_https("a.b", more=", http3: true"), _https("c.d"), "port 443 serves HTTP/3 for"),
+        (
+            _https("a.b", more=", http3: true"),
+            "port: 443, protocol: UDP",
+            "port 443 serves HTTP/3 for",
+        ),
+    ],
+)
+def test_what_two_gateways_cannot_both_have_of_a_proxy(one: str, two: str, why: str):
+    """The older has it, and the younger is told."""
+    found = refused(several("MeshGateway", _tls("one", one), _tls("two", two)))
+    told = f"Conflicted: {why} MeshGateway/default/one, which serves the same proxies"
+    assert found == ({"MeshGateway/default/two": told} if why else {})
+
+
 def test_the_order_of_the_objects_decides_nothing():
     """Age is what counts, and age is total."""
     read = configs.read_all(

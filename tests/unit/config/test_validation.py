@@ -207,7 +207,10 @@ HTTPS = "protocol: HTTPS ; tls: {certificates: [{secret: s}]}"
         (gateway("name: A"), [f"spec.listeners[0].name: {LABEL}"]),
         (gateway("port: 0"), ["spec.listeners[0].port: is required: a number from 1 to 65535"]),
         (gateway("port: 65536"), ["spec.listeners[0].port: must be from 1 to 65535"]),
-        (gateway("protocol: null"), ["spec.listeners[0].protocol: is required: HTTP or HTTPS"]),
+        (
+            gateway("protocol: null"),
+            ["spec.listeners[0].protocol: is required: HTTP, HTTPS, TLS, TCP or UDP"],
+        ),
         (gateway("protocol: HTTPS"), ["spec.listeners[0].tls: is required when the protocol is"]),
         (
             gateway("tls: {certificates: [{secret: s}]}"),

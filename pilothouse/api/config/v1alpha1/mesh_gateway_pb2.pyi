@@ -97,7 +97,8 @@ class MeshGatewaySpec(_message.Message):
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[Global___Listener]:
         """At least one; names are unique. Listeners may share a port where server names tell them apart: those with HTTPS and TLS, each with other
-        hosts. Otherwise a port is one listener's; UDP has ports of its own.
+        hosts and the same `clientAddress`. Otherwise a port is one listener's; UDP has ports of its own. Of gateways on the same proxies the older
+        one has a port, and on ports of HTTPS and TLS a host; those with HTTP share it.
         """
 
     @_builtins.property
@@ -176,17 +177,19 @@ class Listener(_message.Message):
     protocol: Global___Listener.Protocol.ValueType
     """What is spoken. In YAML `HTTP`, `HTTPS`, `TLS`, `TCP` or `UDP`. Required."""
     https_redirect: _builtins.bool
-    """True: every request is answered with a redirect to the same URL with https, at port 443 or `httpsPort`. For HTTP only."""
+    """True: every request is answered with a redirect (301) to the same URL with https, at port 443 or `httpsPort`. For HTTP only."""
     https_port: _builtins.int
     """The port of `httpsRedirect`, 1 to 65535. Unset means 443."""
     http3: _builtins.bool
     """True: HTTP/3 over QUIC is served at the same port of UDP too, and announced in answers (`alt-svc`). For HTTPS only, and not with
-    another listener at that port. Default false.
+    another listener at that port; not with the PROXY protocol. Default false.
     """
     @_builtins.property
     def hosts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Hosts served: `shop.example.com`, `*.example.com` or `*`; with TLS, server names. Unset means `*`. In any case, each once, without port.
-        Not for TCP and UDP.
+        A client gets the listener with the exact name, else that with the longest wildcard. One that names no server gets that with `*`, else
+        the first with HTTPS; one that names another server is refused. A request for a host of another listener is answered 421. Not for TCP
+        and UDP.
         """
 
     @_builtins.property
@@ -195,7 +198,7 @@ class Listener(_message.Message):
 
     @_builtins.property
     def client_address(self) -> Global___ClientAddress:
-        """Where the address of a client is taken from. Unset means its connection. Not for UDP."""
+        """Where the address of a client is taken from. Unset means its connection. Not for UDP. All listeners at a port say the same."""
 
     def __init__(
         self,
@@ -229,12 +232,12 @@ class ClientAddress(_message.Message):
     TRUSTED_HOPS_FIELD_NUMBER: _builtins.int
     PROXY_PROTOCOL_FIELD_NUMBER: _builtins.int
     trusted_hops: _builtins.int
-    """Proxies in front of the gateway that are trusted: so many entries at the end of `X-Forwarded-For` are theirs, and the one before them
-    is the client. At most 32. For HTTP and HTTPS. Default 0.
+    """Proxies in front of the gateway that are trusted to tell the truth in `X-Forwarded-For`. Each adds who connected to it, so with one of
+    them the last entry of what arrives is the client, with two the last but one. At most 32. For HTTP and HTTPS. Default 0.
     """
     proxy_protocol: _builtins.bool
-    """True: each connection begins with a PROXY protocol header, version 1 or 2, that tells the address; one without it is closed. All
-    listeners at a port say the same. Default false.
+    """True: each connection begins with a PROXY protocol header, version 1 or 2, that tells the address; one without it is closed. Default
+    false.
     """
     def __init__(
         self,
@@ -370,8 +373,8 @@ class ClientValidation(_message.Message):
     """True: a client may show none. One that it shows must be good. Default false."""
     @_builtins.property
     def ca_certificates(self) -> _containers.RepeatedCompositeFieldContainer[Global___SecretReference]:
-        """What signs them: secrets whose `ca.crt` holds the certificates of the authorities, and whose `ca.crl`, when there, what they revoked.
-        Exactly one. While it is missing, the listener refuses all connections.
+        """What signs them: secrets whose `ca.crt` holds the certificates of the authorities, and whose `ca.crl`, when there, what they revoked;
+        of type `kubernetes.io/tls` or `Opaque`. Exactly one. While it is missing, the listener refuses all connections.
         """
 
     @_builtins.property
@@ -400,7 +403,7 @@ Global___ClientValidation: _TypeAlias = ClientValidation  # noqa: Y015
 
 @_typing.final
 class SecretReference(_message.Message):
-    """Names a secret of type `kubernetes.io/tls`."""
+    """Names a secret of type `kubernetes.io/tls`, unless the field says otherwise."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
