@@ -47,6 +47,8 @@ golden: $(READY) ## Rewrite the expected files of the golden tests; review the d
 	$(BIN)/pytest -m golden --rewrite-golden $(PYTEST_ARGS)
 
 bench: $(READY) ## Run the benchmarks beside their peers
+	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || \
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python -m bench $(BENCH_ARGS)
 
 check-extras: $(READY) ## Install each extra from the wheel alone, and start its program

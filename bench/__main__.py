@@ -22,6 +22,7 @@ from bench import (
     idle_proxies,
     istio_generation,
     machine,
+    plots,
     reconnect,
     results,
     route_change,
@@ -59,7 +60,14 @@ def main() -> None:
     if chosen.json is not None:
         chosen.json.write_text(json.dumps(result, indent=2) + "\n")
     facts = "\n".join(f"- {key}: {value}" for key, value in about.items())
-    sections = "\n".join(results.section(BENCHMARKS[name], rows) for name, rows in found.items())
+    sections = "\n".join(
+        results.section(
+            BENCHMARKS[name],
+            rows,
+            plots.write(BENCHMARKS[name], rows, _progress) if chosen.write_docs else (),
+        )
+        for name, rows in found.items()
+    )
     sys.stdout.write(f"{facts}\n\n{sections}")
     if chosen.write_docs:
         results.write_between_markers(DOCUMENT, f"{facts}\n\n{sections}")
@@ -91,7 +99,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--no-peers", action="store_true", help="leave other servers out")
     parser.add_argument("--json", type=pathlib.Path, help="file to write all numbers to")
     parser.add_argument(
-        "--write-docs", action="store_true", help=f"put the tables into {DOCUMENT.name}"
+        "--write-docs", action="store_true", help=f"put tables and plots into {DOCUMENT.name}"
     )
     return parser.parse_args()
 

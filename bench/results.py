@@ -7,7 +7,7 @@ import argparse
 import dataclasses
 import math
 import pathlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 Value = str | int | float
@@ -27,6 +27,15 @@ class Row:
     """How to get this row alone."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plot:
+    """A picture of how a measure grows."""
+
+    across: str
+    """The size that grows, to the right."""
+    measure: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
     """One question, asked at several sizes."""
@@ -36,6 +45,7 @@ class Benchmark:
     budget: str
     """What the project promises."""
     run: Callable[[argparse.Namespace, Say], Coroutine[Any, Any, list[Row]]]
+    plots: tuple[Plot, ...] = ()
 
 
 def command(name: str, **flags: Value) -> str:
@@ -67,12 +77,13 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def section(benchmark: Benchmark, rows: Sequence[Row]) -> str:
-    """A benchmark's part of the document."""
+def section(benchmark: Benchmark, rows: Sequence[Row], pictures: Iterable[str] = ()) -> str:
+    """A benchmark's part of the document; pictures are Markdown."""
     commands = "\n".join(dict.fromkeys(row.command for row in rows))
+    shown = "".join(f"{picture}\n\n" for picture in pictures)
     return (
         f"### {benchmark.title}\n\nBudget: {benchmark.budget}.\n\n{table(rows)}\n\n"
-        f"```sh\n{commands}\n```\n"
+        f"{shown}```sh\n{commands}\n```\n"
     )
 
 

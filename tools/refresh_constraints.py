@@ -19,7 +19,7 @@ HEADER = """\
 def main() -> None:
     """Let pip resolve all extras as if nothing were installed, and keep what it would take."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-    resolve = [*pip, "--report", "-", f"{ROOT}[all,dev]"]
+    resolve = [*pip, "--report", "-", f"{ROOT}[all,bench,dev]"]
     report = subprocess.run(resolve, check=True, capture_output=True, text=True).stdout
     found = {
         item["metadata"]["name"].lower().replace("_", "-"): item["metadata"]["version"]
