@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 from collections.abc import Mapping
+from typing import Final
 
 from pilothouse.config import objects
 from pilothouse.model import keys
@@ -42,12 +43,12 @@ class Site:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HttpPort:
-    """A port whose requests sidecars route one by one."""
+    """A port whose requests, or connections, sidecars route one by one."""
 
     ref: parsed.Ref
     number: int
     host: str
-    """Name of its virtual host."""
+    """Name of its virtual host; for what is no HTTP, of that for requests to connect to it."""
     site: Site
     http2: bool = False
 
@@ -58,7 +59,9 @@ class Entry:
 
     service: registry.Service
     ports: tuple[HttpPort, ...]
-    """Sorted by number."""
+    """Those of HTTP, sorted by number."""
+    streams: tuple[HttpPort, ...]
+    """Those of TLS, TCP and UDP, sorted by number, those of UDP last."""
     ips: tuple[str, ...]
     """The virtual addresses it owns, sorted: should two services claim one, the first in key order
     does.
@@ -97,7 +100,9 @@ def catalogue(memo: memory.Memo, services: Mapping[keys.ServiceKey, registry.Ser
 
 def entry(service: registry.Service, ips: tuple[str, ...]) -> Entry:
     """Look at one service."""
-    return Entry(service=service, ports=http_ports(service), ips=ips)
+    http = http_ports(service)
+    taken = {port.number for port in http}
+    return Entry(service=service, ports=http, streams=_streams(service, taken), ips=ips)
 
 
 def http_ports(service: registry.Service) -> tuple[HttpPort, ...]:
@@ -121,6 +126,36 @@ def http_ports(service: registry.Service) -> tuple[HttpPort, ...]:
                 http2=speaks_http2(port),
             )
     return tuple(found[number] for number in sorted(found))
+
+
+_TRANSPORTS: Final[Mapping[registry.AppProtocol, parsed.Transport]] = {
+    registry.AppProtocol.TLS: "tls",
+    registry.AppProtocol.TCP: "tcp",
+    registry.AppProtocol.UDP: "udp",
+}
+
+
+def _streams(service: registry.Service, taken: set[int]) -> tuple[HttpPort, ...]:
+    """The ports of a service that are no HTTP; ``taken`` are those of HTTP."""
+    if service.external_name is not None:
+        return ()
+    ref = parsed.Ref(external=False, key=service.key)
+    found: dict[tuple[bool, int], HttpPort] = {}
+    for port in service.ports:
+        transport = _TRANSPORTS.get(port.protocol)
+        udp = transport == "udp"
+        if transport is None or (udp, port.number) in found or (port.number in taken and not udp):
+            continue
+        cluster = plan.ClusterKey(
+            direction=plan.Direction.OUTBOUND, port=port.number, service=service.key, udp=udp
+        )
+        found[udp, port.number] = HttpPort(
+            ref=ref,
+            number=port.number,
+            host=names.virtual_host(service.key, port=port.number, external=False),
+            site=Site(port=port.number, itself=cluster, transport=transport),
+        )
+    return tuple(found[place] for place in sorted(found))
 
 
 def speaks_http2(port: registry.Port) -> bool:

@@ -205,9 +205,9 @@ def shared_keys(
 ) -> tuple[plan.ClusterKey, ...]:
     """All clusters of a service that some proxy may use; sorted by port, labels."""
     found: dict[rules.Labelled, plan.ClusterKey] = {}
-    for http in entry.ports:
-        if http.site.itself is not None:
-            found[rules.Labelled(http.number, ())] = http.site.itself
+    for port in (*entry.ports, *entry.streams):
+        if port.site.itself is not None:
+            found[rules.Labelled(port.number, (), port.site.itself.udp)] = port.site.itself
     for use in uses:
         if use not in found:
             found[use] = shared_key(entry, use)

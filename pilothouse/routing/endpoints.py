@@ -8,6 +8,7 @@ of places.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 from pilothouse.model import keys
 from pilothouse.model import services as registry
@@ -125,8 +126,22 @@ def _placed(
     return localities.arrange(clusters.endpoints(key, name, candidates), policy, stand.place)
 
 
-ServedPort = tuple[int, bool]
-"""A port of an application, and whether HTTP/2 is spoken on it."""
+Spoken = Literal["http", "http2", "tcp", "udp"]
+
+
+class ServedPort(NamedTuple):
+    """A port of an application."""
+
+    number: int
+    spoken: Spoken
+    """How its sidecar takes what arrives; ``http2`` without being negotiated, ``tcp`` any bytes."""
+
+
+def spoken(port: registry.Port) -> Spoken:
+    """How a sidecar takes what arrives for a port of a service."""
+    if port.protocol.is_http:
+        return "http2" if catalogue.speaks_http2(port) else "http"
+    return "udp" if port.protocol == registry.AppProtocol.UDP else "tcp"
 
 
 def by_address(
@@ -134,10 +149,10 @@ def by_address(
     entries: tuple[catalogue.Entry, ...],
     endpoints: tuple[tuple[registry.Endpoint, ...], ...],
 ) -> Mapping[str, tuple[ServedPort, ...]]:
-    """The HTTP ports that serve one namespace at each address; a port may be there twice."""
+    """The ports that serve one namespace at each address; a port may be there twice."""
     found: dict[str, list[ServedPort]] = {}
     for entry, candidates in zip(entries, endpoints, strict=True):
-        if entry.ports and candidates:
+        if candidates:
             served = memo.leaf(_served, entry.service.key, entry, candidates)
             for address, ports in served:
                 found.setdefault(address, []).extend(ports)
@@ -148,15 +163,12 @@ def _served(
     entry: catalogue.Entry, candidates: tuple[registry.Endpoint, ...]
 ) -> tuple[tuple[str, tuple[ServedPort, ...]], ...]:
     """The ports at each address of a service, ready or not: a pod is served before it is ready."""
-    http2 = {
-        port.name: catalogue.speaks_http2(port)
-        for port in entry.service.ports
-        if port.protocol.is_http
-    }
+    by_name = {port.name: spoken(port) for port in entry.service.ports}
     found: dict[str, list[ServedPort]] = {}
     for one in candidates:
-        if one.port_name in http2:
-            found.setdefault(one.address, []).append((one.port, http2[one.port_name]))
+        if one.port_name in by_name:
+            served = ServedPort(one.port, by_name[one.port_name])
+            found.setdefault(one.address, []).append(served)
     return tuple((address, tuple(found[address])) for address in sorted(found))
 
 
@@ -166,7 +178,7 @@ def by_selector(
     """Services by the first label that they select, so that a workload need not try them all."""
     found: dict[tuple[str, str], list[catalogue.Entry]] = {}
     for entry in entries:
-        if entry.service.selector and entry.ports:
+        if entry.service.selector:
             found.setdefault(entry.service.selector[0], []).append(entry)
     return {pair: tuple(members) for pair, members in found.items()}
 
@@ -185,8 +197,7 @@ def selected(
                 found += [
                     (port.number if port.target_port is None else port.target_port, port)
                     for port in entry.service.ports
-                    if port.protocol.is_http
                 ]
     return tuple(
-        (number, catalogue.speaks_http2(port)) for number, port in found if isinstance(number, int)
+        ServedPort(number, spoken(port)) for number, port in found if isinstance(number, int)
     )

@@ -36,6 +36,7 @@ from pilothouse.routing import (
     rules,
     sidecars,
     sources,
+    told,
     tracing,
 )
 from pilothouse.routing import (
@@ -385,7 +386,7 @@ class Mesh:
             ),
         )
 
-    def _shadows(self) -> findings.Shadows:
+    def _shadows(self) -> told.Shadows:
         at_hosts = list(
             self._asked.group(
                 outbound.unreached,

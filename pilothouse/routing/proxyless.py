@@ -55,7 +55,12 @@ def servers(address: str, ports: tuple[endpoints.ServedPort, ...]) -> plan.Proxy
     """
     hosts = sorted({address, *_ANY_ADDRESS})
     return plan.Proxyless(
-        servers=tuple(plan.Address(host=host, port=port) for host in hosts for port, _ in ports)
+        servers=tuple(
+            plan.Address(host=host, port=port.number)
+            for host in hosts
+            for port in ports
+            if port.spoken in ("http", "http2")
+        )
     )
 
 
