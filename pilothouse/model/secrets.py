@@ -51,6 +51,12 @@ class TlsSecret:
     revocations: bytes = dataclasses.field(repr=False, default=b"")
     """Lists of what they revoked; empty for none."""
 
+    @property
+    def uses(self) -> Uses:
+        """What it may be used for."""
+        pair = {self.key} if self.certificate_chain else set()
+        return frozenset(pair | ({AuthorityKey(self.key)} if self.authorities else set()))
+
 
 class SecretSource(Protocol):
     """Where secrets come from; the promises are those of a ConfigStore."""

@@ -24,6 +24,25 @@ def directory(
     return clusters.Directory(mesh=mesh, claims=claims, policies=policies)
 
 
+INGRESS = "ingress"
+EGRESS = "egress"
+
+
+def missing(
+    role: proxies.Role, unsynced: frozenset[str], externals: tuple[parsed.External, ...]
+) -> tuple[str, ...]:
+    """The sources that have not been read whole and that a proxy of a role needs, sorted."""
+    if role is proxies.Role.SOURCE:
+        return ()
+    # In the mesh nothing is from ingress, and from egress only the way to external services.
+    needless: set[str] = set()
+    if role is not proxies.Role.GATEWAY:
+        needless.add(INGRESS)
+        if not any(external.through_egress for external in externals):
+            needless.add(EGRESS)
+    return tuple(sorted(unsynced - needless))
+
+
 def labels(proxy: proxies.Proxy, workload: registry.Workload | None) -> keys.Labels:
     """Those that a proxy says of itself, else those of its pod."""
     return proxy.labels or (workload.labels if workload else ())
@@ -38,6 +57,14 @@ def workloads(
         for address in workload.addresses:
             found.setdefault((workload.namespace, address), workload)
     return found
+
+
+def endpoints_of(
+    entries: tuple[catalogue.Entry, ...],
+    endpoints: Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]],
+) -> tuple[tuple[registry.Endpoint, ...], ...]:
+    """Those of each service."""
+    return tuple(endpoints.get(one.service.key, ()) for one in entries)
 
 
 def proxyless_plan(

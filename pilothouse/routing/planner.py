@@ -23,6 +23,7 @@ from pilothouse.routing import (
     catalogue,
     clusters,
     common,
+    credentials,
     endpoints,
     gateway_listeners,
     gateways,
@@ -49,9 +50,6 @@ from pilothouse.routing import (
 from pilothouse.routing import (
     state as states,
 )
-
-INGRESS = "ingress"
-EGRESS = "egress"
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
@@ -126,7 +124,7 @@ class Mesh:
                 has nothing of theirs to lose, and must not stand still because somebody begins to
                 need them. What leads there is answered 503.
         """
-        missing = self._missing(proxy.id.role)
+        missing = indexes.missing(proxy.id.role, self.state.unsynced, self._objects.externals)
         if missing and not served:
             return plans.NotReady(waiting_for=missing)
         match proxy.id.role:
@@ -138,17 +136,6 @@ class Mesh:
                 return self._grpc(proxy)
             case proxies.Role.SOURCE:
                 return plans.ProxyPlan(layers=())
-
-    def _missing(self, role: proxies.Role) -> tuple[str, ...]:
-        if role is proxies.Role.SOURCE:
-            return ()
-        # In the mesh nothing is from ingress, and from egress only the way to external services.
-        needless: set[str] = set()
-        if role is not proxies.Role.GATEWAY:
-            needless.add(INGRESS)
-            if not any(external.through_egress for external in self._objects.externals):
-                needless.add(EGRESS)
-        return tuple(sorted(self.state.unsynced - needless))
 
     def _sidecar(self, proxy: proxies.Proxy) -> plans.ProxyPlan:
         namespace = proxy.id.namespace
@@ -203,15 +190,13 @@ class Mesh:
         found = self._remembered(
             ("services", proxy.id.namespace),
             lambda: self._asked.leaf(
-                peers.by_address, proxy.id.namespace, entries, self._endpoints_of(entries)
+                peers.by_address,
+                proxy.id.namespace,
+                entries,
+                indexes.endpoints_of(entries, self.state.endpoints),
             ),
         )
         return found.get(proxy.id.address, ())
-
-    def _endpoints_of(
-        self, entries: tuple[catalogue.Entry, ...]
-    ) -> tuple[tuple[registry.Endpoint, ...], ...]:
-        return tuple(self.state.endpoints.get(one.service.key, ()) for one in entries)
 
     def _peers(self, services: tuple[keys.ServiceKey, ...] | None) -> tuple[plans.Layer, ...]:
         if services is None:
@@ -322,7 +307,7 @@ class Mesh:
                     endpoints.by_address,
                     namespace,
                     entries,
-                    self._endpoints_of(entries),
+                    indexes.endpoints_of(entries, self.state.endpoints),
                 ),
                 self._asked.leaf(endpoints.by_selector, namespace, entries),
             ),
@@ -367,7 +352,7 @@ class Mesh:
     @functools.cached_property
     def conditions(self) -> Mapping[keys.ObjectKey, tuple[objects.Condition, ...]]:
         """What was found out about each object, in key order; conditions are sorted by type."""
-        return self._asked.group(
+        found = self._asked.group(
             findings.all_conditions,
             "",
             findings.Findings(
@@ -385,6 +370,7 @@ class Mesh:
                 self.state.endpoints,
             ),
         )
+        return self._asked.leaf(credentials.told, "", found, self._objects, self.state.secrets)
 
     def _shadows(self) -> told.Shadows:
         at_hosts = list(

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from pilothouse.config import objects
-from pilothouse.model import keys
+from pilothouse.model import keys, secrets
 from pilothouse.model import services as registry
 
 
@@ -33,5 +33,8 @@ class MeshState:
     unsynced: frozenset[str] = frozenset()
     """Names of the sources (``ingress``, ``egress``, stores, registries) that have not been read
     whole yet."""
+    secrets: secrets.Uses | None = dataclasses.field(default=None, repr=False)
+    """What the secrets may be used for that there are, and nothing else of them; None while that is
+    not known."""
     domain: str = "cluster.local"
     """DNS domain of the mesh."""

@@ -89,6 +89,7 @@ def assemble(
             workloads=workloads,
             configs=admitted.accepted.configs,
             unsynced=sources.unsynced,
+            secrets=_uses(sources),
             domain=domain,
         ),
         observed=observed,
@@ -96,6 +97,12 @@ def assemble(
         conditions=conditions,
         problems=problems,
     )
+
+
+def _uses(sources: Sources) -> secrets.Uses | None:
+    if sources.unsynced:  # secrets come with the objects that name them, or later
+        return None
+    return frozenset(use for one in sources.secrets.values() for use in one.uses)
 
 
 def overlaid(

@@ -5,7 +5,7 @@ import itertools
 
 from pilothouse.api.config.v1alpha1 import route_rule_pb2
 from pilothouse.config import admission, codec, objects
-from pilothouse.model import keys, services
+from pilothouse.model import keys, secrets, services
 from pilothouse_discovery import world
 
 
@@ -98,3 +98,23 @@ def test_an_object_that_turns_bad_stays_in_force_as_it_was() -> None:
     (accepted,) = [one for one in second.conditions[good.key] if one.type == "Accepted"]
     assert not accepted.status
     assert "parents" in accepted.message
+
+
+def test_what_secrets_are_for_is_known_and_nothing_else_of_them() -> None:
+    """Once everything has been read: before, a missing one may be on its way."""
+    key, other = secrets.SecretKey("default", "a"), secrets.SecretKey("default", "b")
+    held = {
+        key: secrets.TlsSecret(key=key, certificate_chain=b"chain", private_key=b"key"),
+        other: secrets.TlsSecret(key=other, authorities=b"signers"),
+    }
+
+    def built(*, synced: bool) -> world.World:
+        return _assemble(
+            world.Sources(
+                authored={"files": _store(synced=synced)}, derived={}, registries={}, secrets=held
+            )
+        )
+
+    assert built(synced=True).state.secrets == {key, secrets.AuthorityKey(other)}
+    assert built(synced=False).state.secrets is None
+    assert b"chain" not in repr(built(synced=True)).encode()
