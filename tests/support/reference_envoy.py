@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from tests.support import envoy_static
 from tests.support import reference_planned as planned
 from tests.support import reference_values as values
 from tests.support import reference_worlds as worlds
+
+Inhabited = tuple[worlds.World, Collection[values.Client]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +105,10 @@ class Fleet:
     envoy: envoy_static.RunningEnvoy
     session: aiohttp.ClientSession
 
+    def port(self, number: int, client: values.Client) -> int:
+        """Where the requests of a client in the world of that number are sent to."""
+        return self.envoy.ports[_name(number, client)]
+
     async def ask(self, number: int, client: values.Client, request: values.Request) -> Answer:
         """Send a request as a client in the world of that number."""
         headers = multidict.CIMultiDict([("host", request.authority), *request.headers])
@@ -133,23 +139,23 @@ def _name(number: int, client: values.Client) -> str:
 
 
 @contextlib.asynccontextmanager
-async def running(cases: Sequence[worlds.Case]) -> AsyncIterator[Fleet]:
-    """An Envoy for the clients of cases, whose endpoints answer, until the block ends."""
-    where = endpoints([world for world, _ in cases])
+async def running(inhabited: Sequence[Inhabited]) -> AsyncIterator[Fleet]:
+    """An Envoy for the clients in some worlds, whose endpoints answer, until the block ends."""
+    where = endpoints([world for world, _ in inhabited])
     async with (
         applications(where),
-        envoy_static.started(lambda admin: _bootstrap(cases, admin)) as envoy,
+        envoy_static.started(lambda admin: _bootstrap(inhabited, admin)) as envoy,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=8)) as session,
     ):
         yield Fleet(envoy, session)
 
 
-def _bootstrap(cases: Sequence[worlds.Case], admin: Path) -> bootstrap_pb2.Bootstrap:
+def _bootstrap(inhabited: Sequence[Inhabited], admin: Path) -> bootstrap_pb2.Bootstrap:
     whole = bootstrap_pb2.Bootstrap()
     clusters: dict[str, cluster_pb2.Cluster] = {}
-    for number, (world, asked) in enumerate(cases):
+    for number, (world, clients) in enumerate(inhabited):
         told = planned.Planned(world)
-        for client in sorted({client for client, _ in asked}, key=str):
+        for client in sorted(clients, key=str):
             part = envoy_static.bootstrap(told.snapshot(client), admin=admin)
             for cluster in part.static_resources.clusters:
                 cluster.name = f"{number}|{cluster.name}"
