@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server restarts, nothing has changed, and every proxy comes back with what it holds.
 
-Clients say what they hold, as Envoy does, for clusters, endpoints, listeners and routes. A type
-that is asked for by name is answered by name; of the wildcard types nothing need be sent.
+Clients say what they hold, as Envoy does, for clusters, endpoints, listeners and routes. Routes are
+answered by name; of clusters, listeners and endpoints nothing need be sent.
 """
 
 from __future__ import annotations

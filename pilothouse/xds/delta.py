@@ -40,6 +40,7 @@ class DeltaStream(streams.Stream):
             state.claim(asked.initial_resource_versions)
             if state.type is types.CLUSTER:
                 state.leftover |= state.claimed.keys()
+            state.spared = self._spares(state, asked)
         events: list[streams.Event] = []
         # A stale nonce makes this no acknowledgement, but its subscriptions count.
         named = asked.resource_names_subscribe or asked.resource_names_unsubscribe
@@ -54,9 +55,25 @@ class DeltaStream(streams.Stream):
         self._advance()
         return tuple(events)
 
-    @staticmethod
+    def _spares(
+        self, state: type_state.TypeState, asked: discovery_pb2.DeltaDiscoveryRequest
+    ) -> bool:
+        """True when a client that comes back needs no answer for the endpoints that it holds.
+
+        It does while a cluster is warming: that waits for an answer, whatever was there before
+        (https://github.com/envoyproxy/envoy/issues/22418). But then Envoy keeps its requests for
+        clusters back, so who asks for all clusters first has none that is warming
+        (https://github.com/envoyproxy/envoy/issues/36951); and who lacks some endpoints may be
+        starting still. Decided in docs/adr/0040.
+        """
+        clusters = self._states.get(types.CLUSTER.type_url)
+        if state.type is not types.ENDPOINT or clusters is None:
+            return False
+        first = clusters.returned and clusters.subscription.wildcard
+        return first and state.claimed.keys() >= set(asked.resource_names_subscribe)
+
     def _subscribe(
-        state: type_state.TypeState, asked: discovery_pb2.DeltaDiscoveryRequest, *, new: bool
+        self, state: type_state.TypeState, asked: discovery_pb2.DeltaDiscoveryRequest, *, new: bool
     ) -> bool:
         """Take additions and removals; return whether anything must be answered."""
         was_wildcard = state.subscription.wildcard
@@ -64,6 +81,9 @@ class DeltaStream(streams.Stream):
             add=asked.resource_names_subscribe, remove=asked.resource_names_unsubscribe, first=new
         )
         everything = state.resubscribed(was_wildcard=was_wildcard)
+        if new and state.spared:
+            # Unless a changed cluster refers to it, which was written before this request came.
+            must = must & self._early.pop(state.type.type_url, set())
         state.forced |= must
         state.told -= must
         return bool(must) or everything
@@ -116,11 +136,11 @@ class DeltaStream(streams.Stream):
     def _first(
         self, state: type_state.TypeState, view: resources.Snapshot
     ) -> tuple[dict[str, resources.Resource], set[str]]:
-        """What differs from what the client says it holds; names asked for are always sent."""
+        """What differs from what the client says it holds."""
         sent = {
             one.name: one
             for one in state.wanted(view)
-            if state.claimed.get(one.name) != one.version or one.name in state.subscription.names
+            if state.claimed.get(one.name) != one.version
         }
         claimed = () if state.leftover else state.claimed
         gone = {

@@ -93,6 +93,8 @@ class Stream(stepping.Steps):
         self._default_type = default_type
         self._wishes: moves.Wishes | None = None
         """What the client asks for, once it was looked at since the last change."""
+        self._early: dict[str, set[str]] = {}
+        """Type URL to names that changed resources refer to, before the type was asked for."""
         self.limit: int | None = None
         """Bytes of resources that a response may hold, if it can be split; None for any number."""
         self.node: base_pb2.Node | None = None
@@ -258,7 +260,7 @@ class Stream(stepping.Steps):
         if content is not None:
             self._dirty[state.type.type_url] = content
             return
-        if state.claimed and state.subscription.wildcard:
+        if state.claimed and (state.subscription.wildcard or state.spared):
             state.sent_version = state.acked_version = self.current.version(state.type.type_url)
         if not state.stuck(self.current):
             state.settle(self.current)
@@ -272,7 +274,7 @@ class Stream(stepping.Steps):
         version = view.version(url)
         state.write(view, version, content)
         if content.parents:
-            self._warm_leaves(fresh)
+            self._warm_leaves(fresh, early=state.returned)
         known = content.response
         if known is not None and (known.nonce, known.version) == (state.nonce, version):
             return known
@@ -287,12 +289,18 @@ class Stream(stepping.Steps):
         )
         return content.response
 
-    def _warm_leaves(self, parents: Iterable[resources.Resource]) -> None:
-        """Envoy warms a changed resource anew, with what it refers to (envoyproxy/envoy#13009)."""
+    def _warm_leaves(self, parents: Iterable[resources.Resource], *, early: bool) -> None:
+        """Envoy warms a changed resource anew, with what it refers to (envoyproxy/envoy#13009).
+
+        ``early``: take note of it for types that are not asked for yet, too.
+        """
         for parent in parents:
             for url, name in parent.references:
                 leaf = self._states.get(url)
-                if leaf is not None and leaf.answered and leaf.subscription.covers(name):
+                if leaf is None:
+                    if early:
+                        self._early.setdefault(url, set()).add(name)
+                elif (leaf.answered or leaf.spared) and leaf.subscription.covers(name):
                     self._warm(leaf, name)
 
     def _state(self, type_url: str) -> tuple[type_state.TypeState, bool]:

@@ -37,6 +37,7 @@ class TypeState:
         "rewarm",
         "sent",
         "sent_version",
+        "spared",
         "subscription",
         "told",
         "type",
@@ -65,6 +66,8 @@ class TypeState:
         """True from a client's claim to hold something until that is brought up to date."""
         self.returned = False
         """True when the client said that it held something before this stream."""
+        self.spared = False
+        """True when names that are asked for first, and claimed, need no answer."""
         self.leftover: set[str] = set()
         """Names of whole sets that the client claimed, until it is told which of them are gone."""
         self.forced: set[str] = set()

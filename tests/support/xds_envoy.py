@@ -3,7 +3,8 @@
 
 It asks for all clusters and listeners, and for the endpoints and routes that these refer to. It
 acknowledges clusters only when all that are new or changed have got endpoints since. It repeats a
-request to get them in state of the world, and asks nobody in delta. It refuses what says "bad",
+request to get them in state of the world, and asks nobody in delta; and when it comes back while a
+cluster is warming, it asks for clusters only when that is over. It refuses what says "bad",
 and then applies the rest or nothing. It complains about a reference that leads nowhere.
 
 Bodies are those of `xds_peer.resource`: the content of a listener lists its route configurations,
@@ -40,6 +41,7 @@ class Envoy:
         self.complaints: list[str] = []
         self.target: resources.Snapshot | None = None
         self.refusals = 0
+        self._warming: set[str] = set()
         self.connect()
 
     def connect(self) -> None:
@@ -50,13 +52,13 @@ class Envoy:
         self.peer = xds_peer.connect(self.variant)
         self.down: collections.deque[bytes] = collections.deque()
         self.up: collections.deque[Callable[[], object]] = collections.deque()
-        self._warming: set[str] = set()
         self._withheld: Reply | None = None
         self._subscribed: dict[str, set[str]] = {EDS: set(), RDS: set()}
         if self.target is not None:
             self.peer.stream.update(self.target)
+        self._held_back = bool(self._warming)
         for kind in self.held:
-            if kind in WHOLE or self._wanted(kind):
+            if (kind in WHOLE or self._wanted(kind)) and not (kind == CDS and self._held_back):
                 self._subscribe(kind, first=True)
         if self.target is not None:
             while self.send():
@@ -147,6 +149,14 @@ class Envoy:
             self._set_versions[CDS] = self._withheld.version
             self._answer(self._withheld)
             self._withheld = None
+        if self._held_back and not self._warming:
+            self._held_back = False
+            self._subscribe(CDS, first=True)
+
+    @property
+    def warm(self) -> bool:
+        """True when no cluster waits for endpoints."""
+        return not self._warming
 
     def _answer(self, reply: Reply, *, refuse: str | None = None) -> None:
         self.up.append(lambda: self.peer.answer(reply, refuse=refuse))

@@ -54,6 +54,7 @@ def _ends_with(envoy, target):
     """The client holds what the target has, as far as it refers to it."""
     envoy.run()
     assert envoy.peer.stream.in_sync
+    assert envoy.warm
     for kind in (CDS, LDS):
         assert envoy.held[kind] == _bodies(target, kind)
     assert envoy.held[EDS] == _bodies(target, EDS)
