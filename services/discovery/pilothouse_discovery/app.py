@@ -21,6 +21,7 @@ from pilothouse.model import keys
 from pilothouse_discovery import (
     client_status,
     clients,
+    connections,
     debug,
     engine,
     holding,
@@ -138,8 +139,16 @@ class Discovery:
             serving.StartError: a port cannot be bound, or an address is not loopback.
         """
         chosen = self._settings
-        server = serving.GrpcServer(interceptors=telemetry.server_interceptors(self._telemetry))
-        xds = streams.XdsServer(self._host, write_timeout=chosen.write_timeout, per_type=True)
+        limits = connections.of(chosen)
+        server = serving.GrpcServer(
+            interceptors=telemetry.server_interceptors(self._telemetry), options=limits.options()
+        )
+        xds = streams.XdsServer(
+            self._host,
+            write_timeout=chosen.write_timeout,
+            per_type=True,
+            admitting=limits.admission(self._metrics.registry),
+        )
         xds.add_to(server)
         self._add_services(server)
         server.bind(serving.Address.parse(chosen.grpc_address), setting="--grpc-address")

@@ -63,6 +63,23 @@ class Settings(pydantic_settings.BaseSettings):
     UNAVAILABLE."""
     write_timeout: float = pydantic.Field(default=30.0, gt=0)
     """Seconds that a stalled client may take to read one response before its stream is ended."""
+    max_new_streams_per_second: float = pydantic.Field(default=0, ge=0)
+    """Streams that may begin in a second in each process that serves them; the rest wait for a
+    second at most, and are refused with RESOURCE_EXHAUSTED after it. 0 for any number."""
+    max_connection_age: float = pydantic.Field(default=1800, ge=0)
+    """Seconds after which a connection ends, give or take a tenth, so that proxies spread over
+    replicas; they come back at once. 0 for never."""
+    max_connection_age_grace: float = pydantic.Field(default=10, gt=0)
+    """Seconds that the calls of such a connection get to end by themselves."""
+    keepalive_time: float = pydantic.Field(default=30, ge=1)
+    """Seconds without a word after which a client is pinged."""
+    keepalive_timeout: float = pydantic.Field(default=10, gt=0)
+    """Seconds after which a client is gone that does not answer a ping."""
+    min_ping_interval: float = pydantic.Field(default=5, ge=0)
+    """Seconds that a client must leave between its own pings; one that pings more often is told to
+    go away."""
+    max_request_mebibytes: int = pydantic.Field(default=256, ge=4, le=2047)
+    """Size of a request; the first of a delta stream lists all that the proxy holds."""
     load_report_interval: float = pydantic.Field(default=30.0, ge=1)
     """Seconds between two reports of a client that tells how much it asks of each service."""
     shutdown_grace: float = pydantic.Field(default=5.0, ge=0)
