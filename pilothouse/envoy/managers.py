@@ -66,20 +66,19 @@ _EDGE: Final = _Manager(
         max_concurrent_streams=wrappers_pb2.UInt32Value(value=100),
         initial_stream_window_size=wrappers_pb2.UInt32Value(value=64 * 1024),
         initial_connection_window_size=wrappers_pb2.UInt32Value(value=1024 * 1024),
+        allow_connect=True,
     ),
 )
 _SIDECAR: Final = _Manager(
     server_header_transformation=_Manager.PASS_THROUGH,
+    # CONNECT and WebSockets over HTTP/2 (RFC 8441).
+    http2_protocol_options=protocol_pb2.Http2ProtocolOptions(allow_connect=True),
     stream_idle_timeout=duration_pb2.Duration(),  # 0: no limit, where unset would be five minutes
 )
 
 
 def manager(
-    serves: plan.Http,
-    *,
-    chain: str,
-    direction: plan.Direction,
-    client_address: accepting.ClientAddress = accepting.FROM_CONNECTION,
+    serves: plan.Http, chain: str, listener: plan.Listener
 ) -> http_connection_manager_pb2.HttpConnectionManager:
     """The connection manager of a chain; its metrics have the chain's name.
 
@@ -98,6 +97,10 @@ def manager(
     made.upgrade_configs.add(upgrade_type="websocket", filters=filters.UPGRADED if by_rules else ())
     made.MergeFrom(_EDGE if serves.edge else _SIDECAR)
     if client_address.trusted_hops:
+    if by_rules:
+        # A route that takes CONNECT requests switches it on for itself.
+        tunnel = made.upgrade_configs.add(upgrade_type="CONNECT", filters=filters.UPGRADED)
+        tunnel.enabled.value = False
         made.xff_num_trusted_hops = client_address.trusted_hops
     if serves.strip_port:
         made.strip_any_host_port = True

@@ -46,6 +46,8 @@ def _fill_path(made: route_components_pb2.RouteMatch, match: plan.RouteMatch) ->
             made.path_match_policy.typed_config.CopyFrom(wire.packed(template))
         case "regex":
             made.safe_regex.regex = match.path
+        case "connect":
+            made.connect_matcher.SetInParent()
         case _:
             assert_never(match.path_kind)
 

@@ -48,7 +48,11 @@ def fill_forward(
     """Sends requests on; gives the names of the clusters that they go to."""
     seconds, milliseconds = divmod(forward.timeout_ms, 1000)
     made.timeout.seconds, made.timeout.nanos = seconds, milliseconds * 1_000_000
-    if forward.timeout_ms > STREAM_IDLE_TIMEOUT_MS:
+    if match.path_kind == "connect":
+        made.upgrade_configs.add(upgrade_type="CONNECT").connect_config.SetInParent()
+    if forward.idle_timeout_ms is not None:
+        made.idle_timeout.CopyFrom(wire.duration(forward.idle_timeout_ms))
+    elif forward.timeout_ms > STREAM_IDLE_TIMEOUT_MS:
         made.idle_timeout.CopyFrom(made.timeout)  # else a listener's shorter one would end it
     if forward.rewrite is not None:
         rewrites.fill(made, forward.rewrite, match)

@@ -62,6 +62,8 @@ class Entry:
     """Those of HTTP, sorted by number."""
     streams: tuple[HttpPort, ...]
     """Those of TLS, TCP and UDP, sorted by number, those of UDP last."""
+    reached: tuple[HttpPort, ...]
+    """Those that clients reach through the HTTP proxy of their sidecar, sorted by number."""
     ips: tuple[str, ...]
     """The virtual addresses it owns, sorted: should two services claim one, the first in key order
     does.
@@ -102,7 +104,19 @@ def entry(service: registry.Service, ips: tuple[str, ...]) -> Entry:
     """Look at one service."""
     http = http_ports(service)
     taken = {port.number for port in http}
-    return Entry(service=service, ports=http, streams=_streams(service, taken), ips=ips)
+    streams = _streams(service, taken)
+    reached = (*http, *(port for port in streams if port.site.transport != "udp"))
+    return Entry(
+        service=service,
+        ports=http,
+        streams=streams,
+        reached=tuple(sorted(reached, key=_number)),
+        ips=ips,
+    )
+
+
+def _number(port: HttpPort) -> int:
+    return port.number
 
 
 def http_ports(service: registry.Service) -> tuple[HttpPort, ...]:

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pilothouse.routing import catalogue, clusters, parsed, plan, routes, rules, sources
+from pilothouse.routing import catalogue, clusters, parsed, plan, routes, rules, sources, tunnels
 from pilothouse.routing import memo as memory
 
 Extra = tuple[tuple[plan.ClusterKey, plan.Origins], ...]
@@ -52,7 +52,7 @@ class Varying:
 def varied(memo: memory.Memo, one: Varying, truths: sources.Truths | None) -> routes.Host:
     """A host as clients see it of whom these tests hold; None for all routes that it has."""
     bound = one.attached if truths is None else sources.narrow(one.attached, truths)
-    routed = memo.group(routes.route_host, "", one.http.site, (), bound)
+    routed = memo.group(tunnels.route, "", one.http.site, (), bound)
     return routes.host(one.name, one.domains, routed, one.origins)
 
 
@@ -149,10 +149,10 @@ def _service_hosts(
     found = []
     varying = []
     for entry in entries:
-        for http in entry.ports:
+        for http in entry.reached:
             attached = rules.at_port(producers.get(http.ref, ()), http.number)
             bound = sources.narrow(attached, sources.NOTHING)
-            routed = memo.group(routes.route_host, http.host, http.site, (), bound)
+            routed = memo.group(tunnels.route, http.host, http.site, (), bound)
             host = memo.leaf(_service_host, http.host, entry, http, routed, domain)
             found.append(host)
             if bound is not attached:
@@ -193,7 +193,7 @@ def _service_clusters(
             (),
         )
         for entry, shared in zip(entries, policies, strict=True)
-        for http in entry.ports
+        for http in entry.reached
         if http.site.itself is not None
     )
 
@@ -210,7 +210,7 @@ def _external_hosts(
             if domains:
                 bound = rules.at_port(attached.get(http.ref, ()), http.number)
                 narrow = sources.narrow(bound, sources.NOTHING)
-                routed = memo.group(routes.route_host, http.host, http.site, (), narrow)
+                routed = memo.group(tunnels.route, http.host, http.site, (), narrow)
                 origins = external.origins
                 host = memo.leaf(routes.host, http.host, http.host, domains, routed, origins)
                 found.append(host)

@@ -53,6 +53,8 @@ class Chain(NamedTuple):
 
     match: accepting.ChainMatch
     forward: plan.TcpForward
+    route: str
+    """Name of the route, or ``default``."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +111,7 @@ def connect(
         kept = kept[:1]
     chains = [candidate.chain for candidate in kept]
     if port.fallback is not None and not (kept and kept[-1].chain.match == accepting.ANY):
-        chains.append(Chain(accepting.ANY, port.fallback))
+        chains.append(Chain(accepting.ANY, port.fallback, names.DEFAULT_ROUTE))
     forwards = {chain.forward.name: chain.forward for chain in chains}
     extra = _extra(forwards.values())
     return Connected(
@@ -144,7 +146,7 @@ def _candidates(tier: int, bound: rules.Bound, port: Port) -> Iterator[_Candidat
                     route.position,
                     match.position,
                 )
-                chain = Chain(test, forward)
+                chain = Chain(test, forward, route.name)
                 yield _Candidate(order, bound.rule.key, route, match.position, chain)
 
 

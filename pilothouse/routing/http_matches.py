@@ -20,6 +20,7 @@ _PATH_RANK: Final[dict[plan.PathKind, int]] = {
     "template": 1,
     "regex": 2,
     "any": 3,
+    "connect": 3,
 }
 _WILDCARDS: Final = re.compile(r"\{[^{}]*\}|\*+")
 _LOWEST: Final = -(2**63)

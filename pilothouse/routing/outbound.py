@@ -17,6 +17,7 @@ from pilothouse.routing import (
     routes,
     rules,
     sources,
+    tunnels,
 )
 from pilothouse.routing import memo as memory
 
@@ -99,7 +100,7 @@ def local_hosts(
             _local_host, http.host, entry, http, shared.by_name[http.host].routed, domain
         )
         for entry in entries
-        for http in entry.ports
+        for http in entry.reached
     }
 
 
@@ -116,7 +117,7 @@ def outbound(
     consumed = consumer_hosts(memo, shared, own, directory, producers)
     changed: dict[str, routes.Host | None] = {**varied, **own.local, **consumed}
     for entry in own.entries if varied else ():
-        for http in entry.ports:
+        for http in entry.reached:
             if http.host in varied:
                 routed = varied[http.host].routed
                 changed[http.host] = memo.leaf(_local_host, http.host, entry, http, routed, domain)
@@ -171,7 +172,7 @@ def consumer_hosts(
             host = shared.by_name.get(http.host)
             if ours and host is not None:
                 bound = taken(rules.at_port(theirs, http.number))
-                routed = memo.group(routes.route_host, http.host, http.site, ours, bound)
+                routed = memo.group(tunnels.route, http.host, http.site, ours, bound)
                 external = directory.claims.externals[ref.key] if ref.external else None
                 found[http.host] = memo.leaf(
                     routes.host,
@@ -188,7 +189,7 @@ def _ports(directory: clusters.Directory, ref: parsed.Ref) -> tuple[catalogue.Ht
     if ref.external:
         return directory.claims.ports.get(ref.key, ())
     entry = directory.mesh.entries.get(ref.key)
-    return entry.ports if entry else ()
+    return entry.reached if entry else ()
 
 
 def _give_way(

@@ -20,7 +20,7 @@ Origins = tuple[keys.ObjectKey, ...]
 from."""
 
 HeaderMatch = header_tests.HeaderMatch
-PathKind = Literal["any", "exact", "prefix", "string_prefix", "template", "regex"]
+PathKind = Literal["any", "exact", "prefix", "string_prefix", "template", "regex", "connect"]
 
 
 class Direction(enum.StrEnum):
@@ -110,7 +110,8 @@ class RouteMatch:
     path_kind: PathKind = "any"
     """``prefix`` is by whole path elements; its value has no trailing slash and is not ``/`` (that
     is ``any``). ``string_prefix`` is by characters. ``template`` is of literal elements, ``*``,
-    ``{name}``, and last ``**`` or ``{name=**}``."""
+    ``{name}``, and last ``**`` or ``{name=**}``. ``connect`` takes CONNECT requests, which have no
+    path and which nothing else takes; they become connections."""
     path: str = ""
     ignore_case: bool = False
     """Of the path; not for templates and expressions."""
@@ -170,6 +171,8 @@ class Forward:
     """At least one; the sum of weights is greater than 0."""
     timeout_ms: int = 0
     """0 means no limit."""
+    idle_timeout_ms: int | None = None
+    """How long nothing may move; 0 for ever, None as long as the listener lets it."""
     retry: Retry | None = Retry()
     rewrite: treatment.Rewrite | None = None
     mirrors: tuple[Mirror, ...] = ()

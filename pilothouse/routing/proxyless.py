@@ -36,6 +36,7 @@ def clients(memo: memory.Memo, outward: plan.Layer) -> plan.Proxyless:
         host
         for configuration in outward.route_configurations
         for host in configuration.virtual_hosts
+        if not all(route.match.path_kind == "connect" for route in host.routes)
     ]
     return plan.Proxyless(
         clusters=tuple(map(_by_endpoints, outward.clusters)),
@@ -126,7 +127,8 @@ def _matches(match: plan.RouteMatch) -> tuple[plan.RouteMatch, ...]:
     """The matches that do together what this one says; none where no request of gRPC's fits."""
     pseudo = any(header.name.startswith(":") for header in match.headers)
     queried = any(parameter.kind != "absent" for parameter in match.query)
-    if pseudo or queried or match.method not in ("", "POST"):
+    tunnel = match.path_kind == "connect"
+    if pseudo or queried or tunnel or match.method not in ("", "POST"):
         return ()
     plain = dataclasses.replace(_with_path(match), method="", query=())
     return tuple(dataclasses.replace(plain, headers=headers) for headers in _headers(match.headers))
@@ -156,7 +158,7 @@ def _with_path(match: plan.RouteMatch) -> plan.RouteMatch:
             pattern = f"{re.escape(match.path)}(/.*)?"
         case "template":
             pattern = "/".join(map(_element, match.path.split("/")))
-        case "any" | "exact" | "string_prefix" | "regex":
+        case "any" | "exact" | "string_prefix" | "regex" | "connect":
             return match
     pattern = f"(?i){pattern}" if match.ignore_case else pattern
     return dataclasses.replace(match, path_kind="regex", path=pattern, ignore_case=False)

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pilothouse.model import keys
-from pilothouse.model import services as registry
 from pilothouse.routing import actions, catalogue, parsed, plan, rules
 from pilothouse.routing import memo as memory
 
@@ -85,6 +84,8 @@ def route_host(
         consumers: Rules from outside the parent's namespace; empty for clients that have none.
         producers: Rules that speak to all clients, or all rules at a gateway.
     """
+    consumers = tuple(bound for bound in consumers if bound.rule.routes)
+    producers = tuple(bound for bound in producers if bound.rule.routes)
     itself = actions.itself(site, producers)
     compiled = [
         memo.leaf(_compile, (tier, bound.rule.key), tier, bound, site, itself)
@@ -124,7 +125,7 @@ def _compile(
     for route in rule.routes:
         action = actions.action(bound, route, site=site, itself=itself)
         for key in actions.clusters(action):
-            used[key] = _is_extra(key, site, bound)
+            used[key] = is_extra(key)
         for match in route.matches:
             if match.port not in (None, site.port):
                 continue
@@ -158,15 +159,9 @@ def _compile(
     return _Compiled(candidates=tuple(candidates), uses=tuple(used.items()), origins=rule.origins)
 
 
-def _is_extra(key: plan.ClusterKey, site: catalogue.Site, bound: rules.Bound) -> bool:
-    """Tell whether the cluster is not there anyway, as those of all HTTP ports of services are."""
-    if key.external or key.labels:
-        return True
-    if key == site.itself or key.service is None:
-        return False
-    service = bound.targets.get(parsed.Ref(external=False, key=key.service))
-    ports = service.ports if isinstance(service, registry.Service) else ()
-    return not any(port.number == key.port and port.protocol.is_http for port in ports)
+def is_extra(key: plan.ClusterKey) -> bool:
+    """Tell whether a cluster is there for the sake of rules: those of whole ports always are."""
+    return key.external or bool(key.labels) or key.udp
 
 
 def _uses(

@@ -120,6 +120,7 @@ def _matches(match: plan.RouteMatch, call: Call) -> bool:
         path, wanted = path.lower(), wanted.lower()
     paths = {
         "any": True,
+        "connect": False,  # no call is a CONNECT
         "exact": path == wanted,
         "prefix": path == wanted or path.startswith(wanted + "/"),
         "string_prefix": path.startswith(wanted),
