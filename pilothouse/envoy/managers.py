@@ -78,7 +78,11 @@ _SIDECAR: Final = _Manager(
 
 
 def manager(
-    serves: plan.Http, chain: str, listener: plan.Listener
+    serves: plan.Http,
+    *,
+    chain: str,
+    direction: plan.Direction,
+    client_address: accepting.ClientAddress = accepting.FROM_CONNECTION,
 ) -> http_connection_manager_pb2.HttpConnectionManager:
     """The connection manager of a chain; its metrics have the chain's name.
 
@@ -95,12 +99,12 @@ def manager(
     by_rules = serves.edge or direction is plan.Direction.OUTBOUND
     made.http_filters.extend(_filters(serves, direction))
     made.upgrade_configs.add(upgrade_type="websocket", filters=filters.UPGRADED if by_rules else ())
-    made.MergeFrom(_EDGE if serves.edge else _SIDECAR)
-    if client_address.trusted_hops:
     if by_rules:
         # A route that takes CONNECT requests switches it on for itself.
         tunnel = made.upgrade_configs.add(upgrade_type="CONNECT", filters=filters.UPGRADED)
         tunnel.enabled.value = False
+    made.MergeFrom(_EDGE if serves.edge else _SIDECAR)
+    if client_address.trusted_hops:
         made.xff_num_trusted_hops = client_address.trusted_hops
     if serves.strip_port:
         made.strip_any_host_port = True
