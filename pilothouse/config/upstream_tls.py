@@ -43,7 +43,7 @@ def check(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Fou
 def _trust(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Found:
     """What an endpoint's certificate must be."""
     hashes = section.public_key_hashes or section.certificate_hashes
-    if section.ca_certificates or not (section.insecure_skip_verify or hashes):
+    if section.ca_certificates or not (section.insecure_skip_verify or hashes or section.ca_secret):
         at = f"{where}.caCertificates"
         yield from checks.required(at, section.ca_certificates, _certificates)
     for index, name in enumerate(section.subject_alt_names):
@@ -51,19 +51,26 @@ def _trust(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Fo
     yield from tls.hashes(f"{where}.publicKeyHashes", section.public_key_hashes, tls.key_hash)
     yield from tls.hashes(f"{where}.certificateHashes", section.certificate_hashes, _hex_hash)
     yield from checks.optional(f"{where}.revocationLists", section.revocation_lists, _revocations)
-    if hashes and not (section.ca_certificates or section.insecure_skip_verify):
+    yield from checks.optional(f"{where}.caSecret", section.ca_secret, syntax.subdomain)
+    if section.ca_secret:
+        if doubled := [_json_name(field) for field in _INLINE if getattr(section, field)]:
+            text = f"must not be set together with {', '.join(doubled)}"
+            yield from checks.broken(f"{where}.caSecret", text)
+    elif hashes and not (section.ca_certificates or section.insecure_skip_verify):
         for field in ("subject_alt_names", "revocation_lists"):  # else it is they that are missing
             if getattr(section, field):
-                needless = "must not be set without caCertificates"
+                needless = "must not be set without caCertificates or caSecret"
                 yield from checks.broken(f"{where}.{_json_name(field)}", needless)
 
 
+_INLINE = ("ca_certificates", "revocation_lists")
 _TRUST = (
     "ca_certificates",
     "subject_alt_names",
     "public_key_hashes",
     "certificate_hashes",
     "revocation_lists",
+    "ca_secret",
 )
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, assert_never
 
 from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
 from pilothouse.envoy import balancers, endpoints, names, sections, wire
-from pilothouse.routing import plan, upstreams
+from pilothouse.routing import credentials, plan, upstreams
 from pilothouse.xds import resources, types
 
 _EDS: Final = cluster_pb2.Cluster.EdsClusterConfig(eds_config=wire.ADS)
@@ -36,7 +36,7 @@ def _host(key: plan.ClusterKey) -> str:
 
 
 def closed(cluster: plan.Cluster) -> plan.Cluster:
-    """The cluster without endpoints: what it must show to them is not there, so nobody is asked."""
+    """The cluster without endpoints: a secret that it needs is not there, so nobody is asked."""
     settings = dataclasses.replace(cluster.settings, tls=None, health_check=None)
     return dataclasses.replace(cluster, resolution="static", addresses=(), settings=settings)
 
@@ -45,9 +45,8 @@ def resource(cluster: plan.Cluster) -> resources.Resource:
     """The cluster as a resource for CDS; one that uses EDS refers to its endpoints."""
     made = message(cluster)
     references = [(types.ENDPOINT.type_url, made.name)] if cluster.resolution == "eds" else []
-    tls = cluster.settings.tls
-    if tls is not None and tls.certificate is not None:
-        references.append((types.SECRET.type_url, names.secret(tls.certificate)))
+    needed = sorted(map(names.usable, credentials.of_cluster(cluster)))
+    references += [(types.SECRET.type_url, name) for name in needed]
     return resources.Resource.of(
         types.CLUSTER.type_url,
         made.name,

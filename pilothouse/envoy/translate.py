@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 from pilothouse.envoy import clusters, endpoints, listeners, memo, proxyless, routes, tcp_forwards
 from pilothouse.envoy import secrets as certificates
 from pilothouse.model import secrets
-from pilothouse.routing import plan
+from pilothouse.routing import credentials, plan
 from pilothouse.xds import resources
 
 K = TypeVar("K", bound=Hashable)
@@ -253,16 +253,14 @@ def _held(
 
 def _needed(layer: plan.Layer) -> _Secrets:
     shown = (key for one in layer.listeners for key in listeners.secrets_of(one))
-    return frozenset((*shown, *layer.client_certificates))
+    return layer.cluster_secrets.union(shown)
 
 
 def _open(layer: plan.Layer, missing: _Secrets) -> Iterable[plan.Cluster]:
-    """The clusters; those whose certificate is missing are closed."""
-    if missing.isdisjoint(layer.client_certificates):
+    """The clusters; those whose secrets are missing are closed."""
+    if missing.isdisjoint(layer.cluster_secrets):
         return layer.clusters
     return [
-        clusters.closed(one)
-        if one.settings.tls and one.settings.tls.certificate in missing
-        else one
+        one if missing.isdisjoint(credentials.of_cluster(one)) else clusters.closed(one)
         for one in layer.clusters
     ]

@@ -24,7 +24,7 @@ _VERSIONS: Final = {
 
 
 def transport_socket(section: upstreams.Tls) -> base_pb2.TransportSocket:
-    """The TLS socket; the proxy's own certificate comes over SDS."""
+    """The TLS socket; what secrets hold comes over SDS."""
     context = tls_pb2.UpstreamTlsContext(sni=section.sni)
     common = context.common_tls_context
     common.tls_params.tls_minimum_protocol_version = _VERSIONS[section.min_version]
@@ -34,16 +34,19 @@ def transport_socket(section: upstreams.Tls) -> base_pb2.TransportSocket:
         verify_certificate_spki=section.public_key_hashes,
         verify_certificate_hash=section.certificate_hashes,
     )
+    trusted.match_typed_subject_alt_names.extend(map(alt_names.matcher, section.subject_alt_names))
     if section.ca_certificates:
         trusted.trusted_ca.inline_string = section.ca_certificates
-        trusted.match_typed_subject_alt_names.extend(
-            map(alt_names.matcher, section.subject_alt_names)
-        )
     if section.revocation_lists:
         trusted.crl.inline_string = section.revocation_lists
         # Else a chain is refused unless each of its signers has a list.
         trusted.only_verify_leaf_cert_crl = True
-    if trusted.ByteSize():
+    if section.authority is not None:
+        both = common.combined_validation_context
+        both.default_validation_context.CopyFrom(trusted)
+        both.validation_context_sds_secret_config.name = names.authority(section.authority)
+        both.validation_context_sds_secret_config.sds_config.CopyFrom(wire.ADS)
+    elif trusted.ByteSize():
         common.validation_context.CopyFrom(trusted)
     if section.certificate is not None:
         common.tls_certificate_sds_secret_configs.append(

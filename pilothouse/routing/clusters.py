@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from pilothouse.model import keys, secrets
+from pilothouse.model import keys
 from pilothouse.model import services as registry
 from pilothouse.routing import catalogue, localities, parsed, plan, routes, rules, upstreams
 from pilothouse.routing import memo as memory
@@ -25,7 +25,7 @@ class Policies:
     losers: Mapping[keys.ObjectKey, keys.ObjectKey]
     """Policies that do not count, because an older one says how to talk to the same thing."""
     certified: bool = False
-    """True when some policy names a client's certificate."""
+    """True when some policy names a secret."""
     zoned: bool = False
     """True when some policy weighs zones."""
 
@@ -48,37 +48,14 @@ def arrange(policies: tuple[parsed.Policy, ...]) -> Policies:
         consumers=consumers,
         losers=losers,
         certified=any(
-            (tls := sections.get("tls")) is not None and tls.certificate is not None
+            (tls := sections.get("tls")) is not None
+            and (tls.certificate is not None or tls.authority is not None)
             for sections in said
         ),
         zoned=any(
             isinstance(sections.get("locality"), upstreams.ZoneAwareness) for sections in said
         ),
     )
-
-
-def client_certificates(
-    policies: Policies, found: Iterable[plan.Cluster]
-) -> tuple[secrets.SecretKey, ...]:
-    """What clusters show to endpoints, sorted."""
-    if not policies.certified:
-        return ()
-    return tuple(
-        sorted(
-            {
-                tls.certificate
-                for one in found
-                if (tls := one.settings.tls) is not None and tls.certificate is not None
-            }
-        )
-    )
-
-
-def served(
-    shown: tuple[secrets.SecretKey, ...], *, namespace: str
-) -> tuple[secrets.SecretKey, ...]:
-    """Those that the proxies of a namespace may be served: its own."""
-    return tuple(key for key in shown if key.namespace == namespace)
 
 
 def settings(applying: tuple[parsed.Policy, ...], port: int) -> upstreams.Settings:

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from pilothouse.config import objects
 from pilothouse.model import keys, secrets
-from pilothouse.routing import parsed, parsing, upstreams
+from pilothouse.routing import parsed, parsing, plan, upstreams
 
 RESOLVED = "ResolvedRefs"
 Conditions = Mapping[keys.ObjectKey, tuple[objects.Condition, ...]]
@@ -68,6 +68,41 @@ def _with(condition: objects.Condition, absent: tuple[Wanted, ...]) -> objects.C
     return dataclasses.replace(condition, message="; ".join(messages))
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """The secrets that clusters need."""
+
+    uses: secrets.Uses = frozenset()
+
+    def served(self, namespace: str) -> tuple[secrets.SecretKey, ...]:
+        """The certificates that the proxies of a namespace may be served: its own; sorted."""
+        pairs = {key for key in self.uses if isinstance(key, secrets.SecretKey)}
+        return tuple(sorted(key for key in pairs if key.namespace == namespace))
+
+    @property
+    def authorities(self) -> tuple[secrets.SecretKey, ...]:
+        """Who signs certificates of endpoints, which is no secret; sorted."""
+        return tuple(
+            sorted(key.secret for key in self.uses if isinstance(key, secrets.AuthorityKey))
+        )
+
+
+NOTHING = Needed()
+
+
+def needed(clusters: Iterable[plan.Cluster], *, certified: bool) -> Needed:
+    """What clusters need; nothing, without a look at them, unless some policy names a secret."""
+    if not certified:
+        return NOTHING
+    return Needed(uses=frozenset(use for one in clusters for use in of_cluster(one)))
+
+
+def of_cluster(cluster: plan.Cluster) -> secrets.Uses:
+    """What a cluster needs to talk to its endpoints."""
+    tls = cluster.settings.tls
+    return frozenset() if tls is None else frozenset(one.use for one in _of_tls("", tls))
+
+
 def of_policy(policy: parsed.Policy) -> Iterator[Wanted]:
     """What a DestinationPolicy names."""
     yield from _of_sections("spec.tls", policy.sections)
@@ -77,7 +112,15 @@ def of_policy(policy: parsed.Policy) -> Iterator[Wanted]:
 
 def _of_sections(where: str, sections: upstreams.Sections) -> Iterator[Wanted]:
     tls = sections.get("tls")
-    if tls is not None and tls.certificate is not None:
+    if tls is not None:
+        yield from _of_tls(where, tls)
+
+
+def _of_tls(where: str, tls: upstreams.Tls) -> Iterator[Wanted]:
+    if tls.authority is not None:
+        authority = secrets.AuthorityKey(tls.authority)
+        yield Wanted("InvalidCACertificateRef", f"{where}.caSecret", authority)
+    if tls.certificate is not None:
         at = f"{where}.clientCertificate"
         yield Wanted("InvalidClientCertificateRef", at, tls.certificate)
 

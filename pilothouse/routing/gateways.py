@@ -6,10 +6,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from pilothouse.model import keys, secrets
+from pilothouse.model import keys
 from pilothouse.routing import (
     clusters,
     connections,
+    credentials,
     gateway_connections,
     gateway_http,
     gateway_listeners,
@@ -34,10 +35,10 @@ class Gateways:
     ports: tuple[gateway_listeners.Port, ...]
     shadows: tuple[tuple[str, routes.Shadow], ...]
     """Matches that no request or connection reaches, with HOST:PORT or the listener."""
-    client_certificates: tuple[secrets.SecretKey, ...] = ()
-    """What the clusters show to endpoints."""
-    served: tuple[secrets.SecretKey, ...] = ()
-    """Those of them that the proxies may have."""
+    needed: credentials.Needed = credentials.NOTHING
+    """The secrets that the clusters need."""
+    namespace: str = ""
+    """Of the proxies."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -79,12 +80,11 @@ def gateways(
             case "udp":
                 _udp(memo, port, found)
     sent = _clusters(memo, found, directory)
-    shown = clusters.client_certificates(directory.policies, sent)
     namespace = served[0].gateway.key.namespace if served else ""
     return Gateways(
         clusters=sent,
-        client_certificates=shown,
-        served=clusters.served(shown, namespace=namespace),
+        needed=credentials.needed(sent, certified=directory.policies.certified),
+        namespace=namespace,
         route_configurations=tuple(found.configurations),
         tcp_forwards=tuple(sorted(found.forwards, key=_name)),
         ports=tuple(sorted(found.ports, key=_number)),
@@ -257,14 +257,15 @@ def layer(found: Gateways, listeners: tuple[plan.Listener, ...]) -> plan.Layer:
     """The layer of the proxies that serve a set of gateways in the same way."""
     terminating = [chain.tls for one in listeners for chain in one.chains if chain.tls is not None]
     certificates = {key for tls in terminating for key in tls.certificates}
+    authorities = {tls.clients.authority for tls in terminating if tls.clients}
     return plan.Layer(
         clusters=found.clusters,
         route_configurations=found.route_configurations,
         listeners=listeners,
         tcp_forwards=found.tcp_forwards,
-        certificates=tuple(sorted(certificates.union(found.served))),
-        client_certificates=found.client_certificates,
-        authorities=tuple(sorted({tls.clients.authority for tls in terminating if tls.clients})),
+        certificates=tuple(sorted(certificates.union(found.needed.served(found.namespace)))),
+        authorities=tuple(sorted(authorities.union(found.needed.authorities))),
+        cluster_secrets=found.needed.uses,
     )
 
 

@@ -11,6 +11,7 @@ from pilothouse.routing import (
     catalogue,
     clusters,
     common,
+    credentials,
     names,
     parsed,
     plan,
@@ -125,13 +126,14 @@ def outbound(
     hosts = [changed.get(common.name_of(host), host) for host in shared.hosts]
     virtual_hosts = tuple([_in_scope(memo, host, own.scoped) for host in hosts if host is not None])
     found = _clusters(memo, shared, own, directory, (*varied.values(), *consumed.values()))
-    shown = clusters.client_certificates(directory.policies, found)
+    needed = credentials.needed(found, certified=directory.policies.certified)
     return Outbound(
         layer=plan.Layer(
             clusters=found,
             route_configurations=(memo.leaf(_route_configuration, "", virtual_hosts),),
-            certificates=clusters.served(shown, namespace=own.namespace),
-            client_certificates=shown,
+            certificates=needed.served(own.namespace),
+            authorities=needed.authorities,
+            cluster_secrets=needed.uses,
         ),
     )
 

@@ -349,8 +349,8 @@ class Layer:
     """Secrets whose certificates and keys this proxy may be served."""
     authorities: tuple[secrets.SecretKey, ...] = ()
     """Secrets of which it may know who signs the certificates of others."""
-    client_certificates: tuple[secrets.SecretKey, ...] = ()
-    """What its clusters show to endpoints; a cluster whose own is not served must be closed."""
+    cluster_secrets: secrets.Uses = frozenset()
+    """What its clusters need; one whose own is not served must be closed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

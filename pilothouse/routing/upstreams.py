@@ -208,7 +208,10 @@ class Tls:
 
     sni: str
     ca_certificates: str = ""
-    """PEM; empty when the signer does not matter."""
+    """PEM; empty when the signer does not matter, or ``authority`` says it."""
+    authority: secrets.SecretKey | None = None
+    """Whose ``ca.crt`` signs, and whose ``ca.crl`` revokes; while it is missing there must be no
+    connection."""
     subject_alt_names: tuple[str, ...] = ()
     """Sorted; the certificate must be for one of them. Empty when the signer does not matter."""
     revocation_lists: str = ""

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from pilothouse.model import secrets
 from tests.support import authorities, backends, certificates, policy_worlds
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
@@ -44,12 +45,25 @@ CASES = {
         f"publicKeyHashes: ['{OTHER_KEY}'], certificateHashes: ['{CERTIFICATE}']",
         True,
     ),
+    "named": ("good", "caSecret: signer", True),
+    "named-revoked": ("bad", "caSecret: signer", False),
+    "named-other": ("good", "caSecret: other", False),
+    "named-other-name": ("good", "caSecret: signer, subjectAltNames: [b.example]", False),
+    "named-and-key": ("good", f"caSecret: signer, publicKeyHashes: ['{OTHER_KEY}']", False),
     "good": ("good", LISTS, True),
     "revoked": ("bad", LISTS, False),
     "not-looked-up": ("bad", SIGNED, True),
     "without-its-signers-list": ("good", STRANGE_LISTS, False),
 }
 """The server, what the policy says, and whether they talk."""
+HELD = {
+    secrets.SecretKey("default", name): secrets.TlsSecret(
+        key=secrets.SecretKey("default", name),
+        authorities=authority.certificate.encode(),
+        revocations=revoked.encode(),
+    )
+    for name, authority, revoked in (("signer", SIGNER, SIGNER.revoke(BAD)), ("other", OTHER, ""))
+}
 
 
 def _servers() -> dict[str, ssl.SSLContext]:
@@ -69,11 +83,11 @@ async def world() -> AsyncIterator[policy_worlds.World]:
         }
         yield await stack.enter_async_context(
             policy_worlds.running(
-                {name: [served[server].port] for name, (server, _, _) in CASES.items()},
-                {
-                    name: f"tls: {{sni: api.example, {says}}}"
-                    for name, (_, says, _) in CASES.items()
-                },
+                {name: [served[server].port] for name, (server, _, _) in CASES.items()}
+                | {"lacking": [served["good"].port]},
+                {name: f"tls: {{sni: api.example, {says}}}" for name, (_, says, _) in CASES.items()}
+                | {"lacking": "tls: {sni: api.example, caSecret: none}"},
+                held=HELD,
             )
         )
 
@@ -102,6 +116,19 @@ async def test_an_endpoint_may_be_told_by_hashes(world: policy_worlds.World, nam
 async def test_a_revoked_certificate_is_refused(world: policy_worlds.World, name: str):
     """Also one whose signer has no list: nobody knows whether it is revoked."""
     await _as_told(world, name)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("named")])
+async def test_a_secret_may_say_who_signs(world: policy_worlds.World, name: str):
+    """And what they revoked; names and hashes count beside it."""
+    await _as_told(world, name)
+
+
+async def test_while_the_secret_is_missing_nobody_is_talked_to(world: policy_worlds.World):
+    """503, at once; and nobody else is held up."""
+    async with world.ask("lacking") as answer:
+        assert (answer.status, await answer.text()) == (503, "no healthy upstream")
+    assert await world.counter("lacking", "upstream_cx_total") == 0
 
 
 async def _as_told(world: policy_worlds.World, name: str) -> None:

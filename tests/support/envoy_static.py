@@ -193,7 +193,11 @@ def _cluster(snapshot: resources.Snapshot, name: str) -> cluster_pb2.Cluster:
         )
     context = tls_pb2.UpstreamTlsContext()
     if cluster.transport_socket.typed_config.Unpack(context):
-        for secret in context.common_tls_context.tls_certificate_sds_secret_configs:
+        common = context.common_tls_context
+        wanted = [*common.tls_certificate_sds_secret_configs]
+        if common.HasField("combined_validation_context"):
+            wanted.append(common.combined_validation_context.validation_context_sds_secret_config)
+        for secret in wanted:
             _read(snapshot, types.SECRET, secret.name, secret_pb2.Secret)
             secret.ClearField("sds_config")
         cluster.transport_socket.typed_config.CopyFrom(wire.packed(context))

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from pilothouse.config import validation
+from pilothouse.model import secrets
 from pilothouse.routing import policies, upstreams
 from tests.support import configs, meshes
 
@@ -51,11 +52,23 @@ def spec(says: str) -> str:
         (
             f"subjectAltNames: [b.example], publicKeyHashes: ['{KEY}'], revocationLists: {LIST}",
             [
-                "subjectAltNames: must not be set without caCertificates",
-                "revocationLists: must not be set without caCertificates",
+                "subjectAltNames: must not be set without caCertificates or caSecret",
+                "revocationLists: must not be set without caCertificates or caSecret",
             ],
         ),
         (f"revocationLists: {LIST}", ["caCertificates: is required"]),
+        (f"caSecret: a.b, subjectAltNames: [b.example], publicKeyHashes: ['{KEY}']", []),
+        (
+            f"caSecret: a b, {CA}, revocationLists: {LIST}",
+            [
+                "caSecret: must be",
+                "caSecret: must not be set together with caCertificates, revocationLists",
+            ],
+        ),
+        (
+            "caSecret: a, insecureSkipVerify: true",
+            ["insecureSkipVerify: must not be set together with caSecret"],
+        ),
         (
             f"{CA}, revocationLists: '-----BEGIN CERTIFICATE-----MAA=-----END CERTIFICATE-----'",
             ["revocationLists: must be PEM lists, and nothing else"],
@@ -90,6 +103,14 @@ def test_what_is_wrong(says: str, expected: list[str]):
                 min_version="1.3",
                 certificate_hashes=(HEX,),
                 public_key_hashes=("a", "b"),
+            ),
+        ),
+        (
+            "caSecret: c",
+            upstreams.Tls(
+                sni="a.example",
+                authority=secrets.SecretKey("default", "c"),
+                subject_alt_names=("a.example",),
             ),
         ),
         (

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is given the certificate that a DestinationPolicy names: proxies in its namespace only."""
 
+import dataclasses
+
 import pytest
 
 from pilothouse.envoy import names, translate
@@ -90,3 +92,28 @@ def test_a_missing_secret_closes_the_cluster():
     found = snapshot(meshes.sidecar(), PRODUCER, held={})
     assert needed(found) == set()
     assert found.missing_references() == ()
+
+
+SIGNED = meshes.policy("signed", "{service: reviews, tls: {sni: reviews.example, caSecret: ca}}")
+CA = secrets.SecretKey("default", "ca")
+PAIR = certificates.make("ca")
+WITH_CA = {CA: secrets.TlsSecret(key=CA, authorities=PAIR.certificate.encode())}
+
+
+@pytest.mark.parametrize("kind", PROXIES)
+@pytest.mark.parametrize("namespace", ["default", "shop"])
+def test_everybody_may_know_who_signs(kind: object, namespace: str):
+    """It is no secret; of what else the secret holds nothing is given."""
+    both = {CA: dataclasses.replace(PAIR.secret(CA), authorities=b"signers")}
+    for held in (WITH_CA, both):
+        found = snapshot(kind(f"edge.{namespace}"), SIGNED, held=held)  # type: ignore[operator]
+        assert given(found) == [names.authority(CA)]
+        assert needed(found) == set(given(found))
+
+
+@pytest.mark.parametrize("kind", PROXIES)
+@pytest.mark.parametrize("held", [{}, {CA: PAIR.secret(CA)}])
+def test_without_who_signs_the_cluster_is_closed(kind: object, held: object):
+    """Nobody is talked to whose certificate cannot be checked."""
+    found = snapshot(kind("edge"), SIGNED, held=held)  # type: ignore[operator]
+    assert (given(found), needed(found), found.missing_references()) == ([], set(), ())

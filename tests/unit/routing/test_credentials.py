@@ -49,6 +49,19 @@ def test_a_policy_says_which_secret_is_missing(policy: object, where: str):
     assert resolved("DestinationPolicy", "p", frozenset([ME]), policy)[0]
 
 
+def test_a_policy_says_whose_signatures_are_missing():
+    """A secret with a certificate alone will not do."""
+    policy = meshes.policy("p", "{service: web, tls: {sni: a.example, caSecret: ca}}")
+    key = secrets.SecretKey("default", "ca")
+    assert resolved("DestinationPolicy", "p", frozenset([key]), policy) == (
+        False,
+        "InvalidCACertificateRef",
+        "spec.tls.caSecret: secret default/ca does not exist or has no ca.crt that can be used",
+    )
+    held = frozenset([secrets.AuthorityKey(key)])
+    assert resolved("DestinationPolicy", "p", held, policy)[0]
+
+
 def test_a_gateway_says_which_secrets_are_missing():
     """Its certificates, and whose it takes from clients; all at once."""
     status, reason, message = resolved("MeshGateway", "g", frozenset([CA]), GATEWAY)

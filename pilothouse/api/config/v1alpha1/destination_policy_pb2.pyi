@@ -1239,12 +1239,15 @@ class UpstreamTls(_message.Message):
     PUBLIC_KEY_HASHES_FIELD_NUMBER: _builtins.int
     CERTIFICATE_HASHES_FIELD_NUMBER: _builtins.int
     REVOCATION_LISTS_FIELD_NUMBER: _builtins.int
+    CA_SECRET_FIELD_NUMBER: _builtins.int
     mode: Global___UpstreamTls.Mode.ValueType
     """The way. In YAML `SIMPLE`, `MUTUAL` or `DISABLE`. Unset means `SIMPLE`."""
     sni: _builtins.str
     """Name of the server: it is sent (SNI), and the certificate must be for it unless `subjectAltNames` says otherwise. A DNS name. Required."""
     ca_certificates: _builtins.str
-    """Certificates of those who may sign the endpoint's, in PEM. Required unless the endpoint is told by hashes, or `insecureSkipVerify` is true."""
+    """Certificates of those who may sign the endpoint's, in PEM. Required unless `caSecret` names them, the endpoint is told by hashes, or
+    `insecureSkipVerify` is true.
+    """
     client_certificate: _builtins.str
     """For `MUTUAL`, where it is required: name of the secret with the proxy's certificate and key, in the policy's namespace. Only proxies in that
     namespace are given it; for others, and while it is missing, the service answers 503.
@@ -1258,6 +1261,10 @@ class UpstreamTls(_message.Message):
     revocation_lists: _builtins.str
     """What those who sign have revoked (CRL), in PEM: an endpoint's certificate that is among it is refused, and so is one whose signer has no list
     here. Needs `caCertificates`. Of the certificates between, none is looked up.
+    """
+    ca_secret: _builtins.str
+    """Name of the secret whose `ca.crt` takes the stead of `caCertificates`, and its `ca.crl`, if it has one, that of `revocationLists`; in the policy's
+    namespace. Excludes both. While it is missing, the service answers 503.
     """
     @_builtins.property
     def subject_alt_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1294,10 +1301,11 @@ class UpstreamTls(_message.Message):
         public_key_hashes: _abc.Iterable[_builtins.str] | None = ...,
         certificate_hashes: _abc.Iterable[_builtins.str] | None = ...,
         revocation_lists: _builtins.str = ...,
+        ca_secret: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "certificate_hashes", b"certificate_hashes", "cipher_suites", b"cipher_suites", "client_certificate", b"client_certificate", "insecure_skip_verify", b"insecure_skip_verify", "max_version", b"max_version", "min_version", b"min_version", "mode", b"mode", "public_key_hashes", b"public_key_hashes", "revocation_lists", b"revocation_lists", "sni", b"sni", "subject_alt_names", b"subject_alt_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "ca_secret", b"ca_secret", "certificate_hashes", b"certificate_hashes", "cipher_suites", b"cipher_suites", "client_certificate", b"client_certificate", "insecure_skip_verify", b"insecure_skip_verify", "max_version", b"max_version", "min_version", b"min_version", "mode", b"mode", "public_key_hashes", b"public_key_hashes", "revocation_lists", b"revocation_lists", "sni", b"sni", "subject_alt_names", b"subject_alt_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
