@@ -43,9 +43,10 @@ def run(paths: list[pathlib.Path]) -> Verdict:
     for key, found in report.violations.items():
         where = report.configs[key].location
         rows += [_row(where, str(key), one.field, one.message, "error") for one in found]
-    for key, conditions in report.warnings.items():
-        where = report.configs[key].location
-        rows += [_row(where, str(key), "", one.message, "warning") for one in conditions]
+    for severity, some in (("error", report.conflicts), ("warning", report.warnings)):
+        for key, conditions in some.items():
+            where = report.configs[key].location
+            rows += [_row(where, str(key), "", one.message, severity) for one in conditions]
     return Verdict(objects=len(report.configs), rows=tuple(rows))
 
 

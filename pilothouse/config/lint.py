@@ -23,18 +23,18 @@ class Report:
     """What could not be read or is there twice, in the order of the texts."""
     violations: Mapping[keys.ObjectKey, tuple[violations.Violation, ...]]
     """The rules that objects break by themselves, in key order; nothing for an object without."""
+    conflicts: Mapping[keys.ObjectKey, tuple[objects.Condition, ...]]
+    """Valid objects that give way to another one of these, in key order: together they are never in
+    force."""
     warnings: Mapping[keys.ObjectKey, tuple[objects.Condition, ...]]
-    """Valid objects that give way to another one of these, in key order.
-
-    Warnings, because the others may be other ones where the objects go.
-    """
+    """Valid objects that nobody asks, in key order."""
     others: tuple[documents.RawDocument, ...]
     """Documents of other kinds, Kubernetes' own for example; not checked."""
 
     @property
     def ok(self) -> bool:
         """Whether there is nothing but warnings."""
-        return not self.problems and not self.violations
+        return not self.problems and not self.violations and not self.conflicts
 
 
 def check(texts: Iterable[tuple[str, str]]) -> Report:
@@ -60,13 +60,19 @@ def check(texts: Iterable[tuple[str, str]]) -> Report:
     configs = dict(sorted(configs.items()))
     broken = {key: validation.validate(config) for key, config in configs.items()}
     valid = {key: config for key, config in configs.items() if not broken[key]}
+    losers = conflicts.cross_check(valid)
     return Report(
         configs=configs,
         problems=tuple(problems),
         violations={key: found for key, found in broken.items() if found},
-        warnings=conflicts.cross_check(valid),
+        conflicts={key: some for key, some in losers.items() if _conflicted(some)},
+        warnings={key: some for key, some in losers.items() if not _conflicted(some)},
         others=tuple(others),
     )
+
+
+def _conflicted(conditions: tuple[objects.Condition, ...]) -> bool:
+    return any(one.reason == conflicts.CONFLICTED for one in conditions)
 
 
 def _add(

@@ -19,7 +19,8 @@ def test_right_objects_are_ok_and_other_kinds_are_left_alone():
     assert report.ok
     assert [key.name for key in report.configs] == ["a"]
     assert [document.kind for document in report.others] == ["Service"]
-    assert (report.problems, report.violations, report.warnings) == ((), {}, {})
+    assert (report.problems, report.violations) == ((), {})
+    assert (report.conflicts, report.warnings) == ({}, {})
 
 
 def test_everything_is_found_at_once_and_sorted():
@@ -50,13 +51,24 @@ def test_everything_is_found_at_once_and_sorted():
     assert {key.name: [one.field for one in found] for key, found in report.violations.items()} == {
         "x": ["spec.service"]
     }
-    assert [key.name for key in report.warnings] == ["z"]
+    assert [key.name for key in report.conflicts] == ["z"]
     assert lint.check(reversed(texts)) == report
 
 
-def test_a_conflict_alone_is_a_warning():
-    """Where the objects go, the winner may not exist."""
+def test_a_conflict_alone_is_wrong():
+    """The two would never be in force together, wherever they go."""
     text = "---\n".join(POLICY.format(name=name, spec="{service: s}") for name in "ab")
     report = lint.check([("f.yaml", text)])
+    assert not report.ok
+    assert [key.name for key in report.conflicts] == ["b"]
+    assert report.warnings == {}
+
+
+def test_an_object_that_nobody_asks_is_a_warning():
+    """It does no harm."""
+    text = (
+        "apiVersion: pilothouse.dev/v1alpha1\nkind: MeshConfig\nmetadata: {name: mine}\nspec: {}\n"
+    )
+    report = lint.check([("f.yaml", text)])
     assert report.ok
-    assert [key.name for key in report.warnings] == ["b"]
+    assert [key.name for key in report.warnings] == ["mine"]

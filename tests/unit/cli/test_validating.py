@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pilothouse validate`: what it says, and its exit code."""
+
+import json
+import pathlib
+
+import pytest
+from typer import testing
+
+from pilothouse.cli import app
+
+RUNNER = testing.CliRunner()
+
+
+def policy(name: str, spec: str, kind: str = "DestinationPolicy") -> str:
+    return (
+        f"apiVersion: pilothouse.dev/v1alpha1\nkind: {kind}\nmetadata: {{name: {name}}}\n"
+        f"spec: {spec}\n"
+    )
+
+
+def validated(folder: pathlib.Path, *objects: str) -> tuple[int, list[tuple[str, str, str]]]:
+    """The exit code; and severity, object and message of each finding."""
+    for number, text in enumerate(objects):
+        (folder / f"{number}.yaml").write_text(text)
+    done = RUNNER.invoke(app.app, ["validate", "-f", str(folder), "-o", "json"])
+    rows = json.loads(done.stdout)
+    return done.exit_code, [(one["severity"], one["object"], one["message"]) for one in rows]
+
+
+@pytest.mark.parametrize(("labels", "shown"), [("", ""), (", labels: {v: a}", " with labels v=a")])
+def test_the_second_policy_for_one_service_and_label_set_is_refused(
+    tmp_path: pathlib.Path, labels: str, shown: str
+):
+    """By the name of the first; whatever else it says."""
+    code, rows = validated(
+        tmp_path,
+        policy("one", f"{{service: web{labels}}}"),
+        policy("two", f"{{service: web{labels}, connectTimeout: 1s}}"),
+    )
+    taken = f"service default/web{shown} is taken by DestinationPolicy/default/one"
+    assert (code, rows) == (1, [("error", "DestinationPolicy/default/two", taken)])
+
+
+def test_policies_for_other_label_sets_are_welcome(tmp_path: pathlib.Path):
+    """And so are those of other services."""
+    specs = ("{service: web}", "{service: web, labels: {v: a}}", "{service: api}")
+    objects = [policy(f"p{number}", spec) for number, spec in enumerate(specs)]
+    assert validated(tmp_path, *objects) == (0, [])
+
+
+def test_a_warning_does_not_fail(tmp_path: pathlib.Path):
+    """What nobody asks does no harm."""
+    code, rows = validated(tmp_path, policy("mine", "{}", kind="MeshConfig"))
+    assert (code, [severity for severity, _, _ in rows]) == (0, ["warning"])
