@@ -146,3 +146,17 @@ async def test_p3_a_service_of_one_type_refuses_another(kind):
             await call.read()
     assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert other.type_url in error.value.details()
+
+
+@pytest.mark.parametrize("kind", ENVOYS, ids=lambda kind: kind.short)
+async def test_p64_rest_is_not_served(kind):
+    """A client is told so, instead of being left with what it holds."""
+    service = BY_TYPE[kind.type_url]
+    fetch = service.delta.replace("Delta", "Fetch")
+    async with (
+        xds_server.serving_xds(xds_server.Host()) as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await channel.unary_unary(f"/{service.name}/{fetch}")(b"")
+    assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -200,3 +200,51 @@ def test_p31_listeners_and_clusters_can_be_named(peer):
     peer.ask(LDS, "l")
     peer.ask(CDS, "a")
     assert sorted(sorted(reply.resources) for reply in peer.read()) == [["a"], ["l"]]
+
+
+GLOB = "xdstp://mesh/envoy.config.cluster.v3.Cluster/shop/*"
+FULL = "xdstp://mesh/envoy.config.cluster.v3.Cluster/cart?zone=eu-1"
+
+
+def test_p42_a_name_is_a_name_whatever_it_looks_like(peer):
+    """The answer repeats it as it was asked for, parameters and all."""
+    peer.stream.update(snapshot(cluster(FULL)))
+    peer.ask(CDS, FULL)
+    assert list(peer.read_one().resources.values()) == [body(FULL)]
+
+
+def test_p42_a_glob_is_a_collection_without_members(peer):
+    """Nobody has such names here: it is told so, by the glob itself."""
+    peer.stream.update(snapshot(cluster(FULL)))
+    peer.ask(CDS, GLOB)
+    reply = peer.read_one()
+    assert (dict(reply.resources), list(reply.errors)) == ({}, [GLOB])
+    assert reply.removed == ((GLOB,) if peer.variant == "delta" else ())
+
+
+def test_p58_a_cluster_asked_for_on_demand_is_answered_at_once():
+    """Beside the wildcard, whether it exists or not: a request waits for it. Delta alone."""
+    peer = xds_peer.connect("delta")
+    peer.stream.update(TWO)
+    peer.ask(CDS)
+    peer.settle()
+    peer.ask(CDS, "nobody")
+    reply = peer.read_one()
+    assert (reply.resources, reply.removed) == ({}, ("nobody",))
+    peer.answer(reply)
+    peer.ask(CDS, "a")
+    assert list(peer.read_one().resources) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wildcard"), [(types.SCOPED_ROUTE.type_url, True), (types.RUNTIME.type_url, False)]
+)
+def test_p61_scopes_are_a_whole_set_and_layers_have_names(peer, kind, wildcard):
+    """So an empty list asks for all scopes, and for no layer."""
+    peer.stream.update(snapshot(resource(kind, "a"), resource(kind, "b")))
+    peer.ask(kind)
+    replies = peer.settle()
+    assert [sorted(one.resources) for one in replies] == ([["a", "b"]] if wildcard else [])
+    if not wildcard:
+        peer.ask(kind, "b")
+        assert list(peer.read_one().resources) == ["b"]
