@@ -87,7 +87,7 @@ class Steps(abc.ABC):
             return
         while self._waiting:
             self._look(self._states[self._waiting.pop()])
-        if clusters.leftover and self._users_reached():
+        if clusters.leftover and not clusters.outstanding and self._users_reached():
             clusters.doubt |= clusters.gone(self.current)
             clusters.leftover.clear()
             self._look(clusters)

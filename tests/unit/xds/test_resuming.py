@@ -139,3 +139,20 @@ def test_a_newer_target_keeps_what_it_needs(peer):
             assert set(one.resources["r"].decode().partition("=")[2].split("+")) <= held
     assert held == {"old", "kept"}
     assert peer.stream.in_sync
+
+
+def test_what_is_gone_goes_though_the_clusters_change_meanwhile():
+    """Delta: the acknowledgement of other clusters does not settle it."""
+    peer = xds_peer.connect("delta")
+    peer.stream.update(snapshot())
+    peer.ask(CDS, held=_claims(peer, CDS))
+    peer.ask(LDS)
+    empty = peer.read_one()
+    peer.stream.update(snapshot(cluster("new"), resource(EDS, "new")))
+    peer.answer(empty)
+    clusters, listeners = peer.read()
+    assert (clusters.type_url, listeners.type_url) == (CDS, LDS)
+    peer.answer(listeners)
+    peer.answer(clusters)
+    assert [one.removed for one in peer.settle()] == [("kept", "old")]
+    assert peer.stream.in_sync
