@@ -135,12 +135,13 @@ class Resource:
 class Layer:
     """An immutable set of resources that several snapshots share. Compared by identity."""
 
-    __slots__ = ("__weakref__", "_by_type", "_digests", "_origins")
+    __slots__ = ("__weakref__", "_by_type", "_digests", "_origins", "_versions")
 
     def __init__(self, by_type: Mapping[str, Mapping[str, Resource]]) -> None:
         """Use ``of``."""
         self._by_type = by_type
         self._digests: dict[str, int] = {}
+        self._versions: dict[str, Mapping[str, str]] = {}
         self._origins: Mapping[keys.ObjectKey, tuple[Resource, ...]] | None = None
 
     @classmethod
@@ -171,6 +172,14 @@ class Layer:
     def resources(self, type_url: str) -> Mapping[str, Resource]:
         """Resources of one type by name, in name order."""
         return self._by_type.get(type_url, _EMPTY)
+
+    def versions(self, type_url: str) -> Mapping[str, str]:
+        """Name to version of resources of one type; made at first use."""
+        versions = self._versions.get(type_url)
+        if versions is None:
+            named = self.resources(type_url)
+            versions = self._versions[type_url] = {one.name: one.version for one in named.values()}
+        return versions
 
     def digest(self, type_url: str) -> int:
         """Sum of the hashes of all resources of one type; computed once.
