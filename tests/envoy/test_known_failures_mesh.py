@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Failures that users of meshes know, and do not find here: between two sidecars.
+
+A discovery steers a sidecar beside each of two applications, which listen on 127.0.0.1 as in a pod;
+the sidecars listen on the pods' addresses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from pilothouse.model import keys, proxy
+from tests.support import backends, fleet
+
+pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
+
+APPLICATIONS = ("a", "b")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Two applications with their sidecars."""
+
+    sidecars: dict[str, fleet.Proxy]
+    applications: dict[str, backends.Backend]
+    session: aiohttp.ClientSession
+
+    def url(self, client: str, path: str = "/") -> str:
+        """Where an application sends its requests."""
+        via = self.sidecars[client]
+        return f"http://{via.address}:{via.port}{path}"
+
+    async def reached(self, client: str, host: str) -> str:
+        """Who answers an application that asks for a host; else the status."""
+        async with self.session.get(self.url(client), headers={"host": host}) as answer:
+            return (await answer.json())["backend"] if answer.status == 200 else str(answer.status)
+
+
+def pod(name: str, address: str, port: int) -> str:
+    """A Pod whose sidecar listens where the application does, at another address."""
+    return fleet.pod(name, "v1", port).replace("podIP: 127.0.0.1", f"podIP: {address}")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pair() -> AsyncIterator[Pair]:
+    async with contextlib.AsyncExitStack() as stack:
+        applications = {
+            name: await stack.enter_async_context(backends.backend(name)) for name in APPLICATIONS
+        }
+        mesh = await stack.enter_async_context(fleet.fleet())
+        where = {
+            name: f"127.{mesh.block.number}.2.{number}"
+            for number, name in enumerate(APPLICATIONS, start=100)
+        }
+        for name in APPLICATIONS:
+            made = fleet.join(
+                fleet.service(name),
+                pod(name, where[name], applications[name].port),
+                fleet.policy(name, "connectionPool: {httpVersion: HTTP2}"),
+                fleet.rule(name, {"v1": 1}, more=["timeout: 30s"]),
+            )
+            (mesh.folder / f"{name}.yaml").write_text(made)
+        await mesh.start()
+        sidecars = {
+            name: await stack.enter_async_context(
+                mesh.envoy(
+                    f"{name}-v1-0",
+                    proxy.Role.SIDECAR,
+                    labels=keys.labels(app=name, version="v1"),
+                    address=where[name],
+                )
+            )
+            for name in APPLICATIONS
+        }
+        await mesh.settled()
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        yield Pair(sidecars, applications, session)
+
+
+async def http2_connections(of: fleet.Proxy, service: str) -> int:
+    """How many connections with HTTP/2 a sidecar has made to a service."""
+    cluster = f"outbound|80|version=v1|{service}/default"
+    return await of.stat(f"cluster.{cluster}.upstream_cx_http2_total")
+
+
+@pytest.mark.parametrize("client", APPLICATIONS)
+@pytest.mark.parametrize("host", ["{}", "{}.default:80", "{}.default.svc.cluster.local"])
+async def test_an_application_may_call_itself(pair: Pair, client: str, host: str) -> None:
+    """Through its sidecar out, and in again; by every form of its name."""
+    assert await pair.reached(client, host.format(client)) == client
+
+
+async def test_an_application_is_reached_by_the_address_of_its_pod(pair: Pair) -> None:
+    """Whatever host is asked for, as health checks of other systems do."""
+    for name in APPLICATIONS:
+        address, port = pair.sidecars[name].address, pair.applications[name].port
+        async with pair.session.get(f"http://{address}:{port}/") as answer:
+            assert (await answer.json())["backend"] == name
+
+
+@pytest.mark.parametrize("server", APPLICATIONS)
+async def test_websockets_pass_between_sidecars_that_speak_http2(pair: Pair, server: str) -> None:
+    """As an extended CONNECT (RFC 8441) between them, to another application and to itself."""
+    headers = {"host": server}
+    async with pair.session.ws_connect(pair.url("a", "/echo"), headers=headers) as socket:
+        for word in ("ahoy", "there"):
+            await socket.send_str(word)
+            assert await socket.receive_str(timeout=30) == word
+    assert await http2_connections(pair.sidecars["a"], server) > 0
