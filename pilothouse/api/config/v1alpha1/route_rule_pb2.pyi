@@ -229,7 +229,9 @@ class HttpRoute(_message.Message):
 
     @_builtins.property
     def timeout(self) -> _duration_pb2.Duration:
-        """Time for the whole request including retries, in whole milliseconds. Unset or 0 means no limit."""
+        """Time for the whole request including retries, from when all of it has arrived, in whole milliseconds. Unset or 0 means no limit. In any
+        case a gateway ends what has not moved for five minutes, or for this time where that is longer.
+        """
 
     @_builtins.property
     def retry(self) -> Global___HttpRetry:
@@ -602,7 +604,10 @@ class GrpcRoute(_message.Message):
 
     @_builtins.property
     def timeout(self) -> _duration_pb2.Duration:
-        """Time for the whole call including retries, in whole milliseconds. Unset or 0 means no limit but the client's own deadline."""
+        """Time for the whole call including retries, from when the client has sent all of its messages, in whole milliseconds. Unset or 0 means no
+        limit but the client's own deadline. In any case a gateway ends what has not moved for five minutes, or for this time where that is
+        longer.
+        """
 
     @_builtins.property
     def retry(self) -> Global___HttpRetry:
