@@ -6,6 +6,7 @@ body or changes anything.
 """
 
 import contextlib
+import inspect
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -40,7 +41,7 @@ class Pages:
     metrics: Callable[[], str | bytes] = lambda: ""
     """Behind `/metrics`, in Prometheus' text format (`prometheus_client.generate_latest` fits)."""
     debug: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
-    """Path -> what gives a JSON value; `/debug` lists them."""
+    """Path -> what gives a JSON value, or a promise of one; `/debug` lists them."""
     routes: Iterable[web.AbstractRouteDef] = ()
     """Whatever else a program serves on this port."""
 
@@ -100,7 +101,8 @@ def _checks_page(ask: Callable[[], Sequence[Check]]) -> Handler:
 
 def _json_page(ask: Callable[[], Any]) -> Handler:
     async def answer(_request: web.Request) -> web.Response:
-        return _json(ask())
+        value = ask()
+        return _json(await value if inspect.isawaitable(value) else value)
 
     return answer
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import structlog
 
@@ -15,8 +16,8 @@ from pilothouse.adapters import commandline, telemetry
 from pilothouse.adapters.files import configs, folder, registry
 from pilothouse.adapters.files import secrets as file_secrets
 from pilothouse.adapters.rpc import config_source, dialogues, serving, streams, web
-from pilothouse.api.registry.v1alpha1 import registry_service_pb2, registry_service_pb2_grpc
-from pilothouse.api.status.v1alpha1 import status_service_pb2, status_service_pb2_grpc
+from pilothouse.api.registry.v1alpha1 import registry_service_pb2_grpc
+from pilothouse.api.status.v1alpha1 import status_service_pb2_grpc
 from pilothouse.model import keys
 from pilothouse_discovery import (
     client_status,
@@ -30,11 +31,13 @@ from pilothouse_discovery import (
     loads,
     memory,
     metrics,
+    passed,
     progress,
     servicers,
     settings,
     workbench,
 )
+from pilothouse_discovery.workers import everybody, pool
 
 _LOG = structlog.get_logger(__name__)
 
@@ -117,6 +120,8 @@ class Discovery:
         )
         self._loads = loads.Loads(self._is_known, self._metrics.registry)
         self._calls = dialogues.Dialogues()
+        self.workers: pool.Pool | None = None
+        """While it serves through others."""
 
     def _is_known(self, key: keys.ServiceKey, external: bool) -> bool:  # noqa: FBT001  a callback
         world = self.engine.world
@@ -138,6 +143,14 @@ class Discovery:
         Raises:
             serving.StartError: a port cannot be bound, or an address is not loopback.
         """
+        async with contextlib.AsyncExitStack() as stack:
+            if self._settings.workers > 1:
+                await self._serve_through_workers(stack, stop)
+            else:
+                await self._serve_alone(stack, stop)
+
+    async def _serve_alone(self, stack: contextlib.AsyncExitStack, stop: asyncio.Event) -> None:
+        """Serve every stream in this process."""
         chosen = self._settings
         limits = connections.of(chosen)
         server = serving.GrpcServer(
@@ -151,64 +164,120 @@ class Discovery:
         )
         xds.add_to(server)
         self._add_services(server)
+        client_status.ClientStatus(self.clients).add_to(server, self._calls)
         server.bind(serving.Address.parse(chosen.grpc_address), setting="--grpc-address")
-        pages = web.Pages(
-            ready=self._ready,
-            metrics=self._metrics.text,
-            debug={
-                **debug.pages(self.clients, self.engine, self.progress),
-                "/debug/loads": self._loads.page,
-            },
-        )
-        http = serving.Address.parse(chosen.http_address)
-        async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(web.http_server(http, pages, setting="--http-address"))
-            await stack.enter_async_context(server.running(grace=chosen.shutdown_grace))
-            _LOG.info("serving", grpc=chosen.grpc_address, http=chosen.http_address)
-            try:
-                await self._loops(stop, server)
-            finally:
-                self._calls.drain()
-                await xds.drain()
+        await stack.enter_async_context(self._pages(ready=self._ready, instead={}))
+        await stack.enter_async_context(server.running(grace=chosen.shutdown_grace))
+        _LOG.info("serving", grpc=chosen.grpc_address, http=chosen.http_address)
 
-    def _add_services(self, server: serving.GrpcServer) -> None:
+        async def ready() -> None:
+            await server.set_ready(ready=True)
+
+        try:
+            await self._loops(stop, ready, self.engine.watch.run())
+        finally:
+            self._calls.drain()
+            await xds.drain()
+
+    async def _serve_through_workers(
+        self, stack: contextlib.AsyncExitStack, stop: asyncio.Event
+    ) -> None:
+        """Build here, and serve in processes of their own (docs/adr/0050)."""
+        chosen = self._settings
+        workers = self.workers = pool.of(chosen, self._host)
+        server = serving.GrpcServer(interceptors=telemetry.server_interceptors(self._telemetry))
+        self._add_services(server, refresh=workers.refresh)
+        everybody.EveryClientStatus(workers).add_to(server)
+        server.server.add_insecure_port(workers.calls)
+        found = debug.pages(self.clients, self.engine, self.progress)["/debug/clients"]
+
+        async def listed() -> Any:
+            await workers.refresh()
+            return found()
+
+        def checks() -> tuple[web.Check, ...]:
+            return (*self._ready(), workers.check())
+
+        pages = self._pages(ready=checks, instead={"/debug/clients": listed})
+        await stack.enter_async_context(pages)
+        await stack.enter_async_context(server.running(grace=chosen.shutdown_grace))
+        await stack.enter_async_context(workers.running())
+        _LOG.info(
+            "serving", grpc=chosen.grpc_address, http=chosen.http_address, workers=workers.pids
+        )
+
+        async def ready() -> None:
+            workers.set_ready()
+
+        try:
+            await self._loops(stop, ready, workers.watch())
+        finally:
+            self._calls.drain()
+
+    def _pages(
+        self,
+        *,
+        ready: Callable[[], Sequence[web.Check]],
+        instead: Mapping[str, Callable[[], Any]],
+    ) -> contextlib.AbstractAsyncContextManager[int]:
+        return web.http_server(
+            serving.Address.parse(self._settings.http_address),
+            web.Pages(
+                ready=ready,
+                metrics=self._metrics.text,
+                debug={**self._debug_pages(), **instead},
+            ),
+            setting="--http-address",
+        )
+
+    def _debug_pages(self) -> dict[str, Callable[[], Any]]:
+        pages = debug.pages(self.clients, self.engine, self.progress)
+        return {**pages, "/debug/loads": self._loads.page}
+
+    def _add_services(
+        self, server: serving.GrpcServer, *, refresh: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         status_service_pb2_grpc.add_StatusServiceServicer_to_server(
-            servicers.StatusServicer(connected=self.clients, tracker=self.progress), server.server
+            servicers.StatusServicer(
+                connected=self.clients, tracker=self.progress, refresh=refresh
+            ),
+            server.server,
         )
         registry_service_pb2_grpc.add_RegistryServiceServicer_to_server(
             servicers.RegistryServicer(builder=self.engine), server.server
         )
-        client_status.ClientStatus(self.clients).add_to(server, self._calls)
         load_reports.LoadReports(
             self._loads, self.clients, interval=self._settings.load_report_interval
         ).add_to(server, self._calls)
-        server.announce(
-            status_service_pb2.DESCRIPTOR.services_by_name["StatusService"].full_name,
-            registry_service_pb2.DESCRIPTOR.services_by_name["RegistryService"].full_name,
-        )
+        server.announce(passed.STATUS, passed.REGISTRY)
 
-    async def _loops(self, stop: asyncio.Event, server: serving.GrpcServer) -> None:
+    async def _loops(
+        self,
+        stop: asyncio.Event,
+        ready: Callable[[], Awaitable[None]],
+        *more: Coroutine[Any, Any, None],
+    ) -> None:
         """Run every loop until ``stop``; an error in one of them ends them all."""
         async with asyncio.TaskGroup() as group:
             loops = [
                 group.create_task(self._folder.run(), name="folder"),
                 group.create_task(self.engine.run(), name="engine"),
-                group.create_task(self.engine.watch.run(), name="loop watch"),
                 group.create_task(self.progress.run(), name="progress"),
-                group.create_task(self._announce_ready(server), name="ready"),
+                group.create_task(self._announce_ready(ready), name="ready"),
             ]
             loops += [
                 group.create_task(source.run(), name=f"source-{name}")
                 for name, source in self._derived.items()
             ]
+            loops += [group.create_task(one, name="beside") for one in more]
             await stop.wait()
             for loop in loops:
                 loop.cancel()
 
-    async def _announce_ready(self, server: serving.GrpcServer) -> None:
+    async def _announce_ready(self, tell: Callable[[], Awaitable[None]]) -> None:
         await self.engine.synced()
         self._on_ready()
-        await server.set_ready(ready=True)
+        await tell()
 
     def _ready(self) -> tuple[web.Check, ...]:
         """Ready when the authored sources have been read.

@@ -9,7 +9,7 @@ are left out. Source: https://www.envoyproxy.io/docs/envoy/latest/api-v3/service
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 import grpc.aio
@@ -20,7 +20,7 @@ from pilothouse.api.envoy.admin.v3 import config_dump_shared_pb2
 from pilothouse.api.envoy.extensions.transport_sockets.tls.v3 import secret_pb2
 from pilothouse.api.envoy.service.status.v3 import csds_pb2
 from pilothouse.xds import requests, status, types
-from pilothouse_discovery import clients, node_matching
+from pilothouse_discovery import clients, node_matching, sessions
 
 SERVICE: Final = csds_pb2.DESCRIPTOR.services_by_name["ClientStatusDiscoveryService"].full_name
 _Config = csds_pb2.ClientConfig
@@ -30,6 +30,32 @@ _SYNCS: Final = {
     status.Sync.STALE: csds_pb2.STALE,
     status.Sync.ERROR: csds_pb2.ERROR,
 }
+
+
+class Client(Protocol):
+    """What is shown of a client."""
+
+    id: str
+    """Unique among all clients."""
+    session: sessions.Session
+
+
+def about(
+    connected: Iterable[Client], request: csds_pb2.ClientStatusRequest
+) -> csds_pb2.ClientStatusResponse:
+    """The status of the clients that a request matches, by node id and age.
+
+    Raises:
+        requests.ProtocolError: it has a matcher of a kind that is not understood.
+    """
+    listed = sorted(connected, key=lambda client: client.session.node.id)
+    return csds_pb2.ClientStatusResponse(
+        config=[
+            _client(client, contents=not request.exclude_resource_contents)
+            for client in listed
+            if node_matching.matches(request.node_matchers, client.session.node)
+        ]
+    )
 
 
 class ClientStatus:
@@ -59,14 +85,7 @@ class ClientStatus:
         Raises:
             requests.ProtocolError: it has a matcher of a kind that is not understood.
         """
-        listed = sorted(self._clients, key=lambda client: str(client.proxy.id))
-        return csds_pb2.ClientStatusResponse(
-            config=[
-                _client(client, contents=not request.exclude_resource_contents)
-                for client in listed
-                if node_matching.matches(request.node_matchers, client.session.node)
-            ]
-        )
+        return about(self._clients, request)
 
     def closed(self) -> None:
         """Nothing is kept of a call."""
@@ -85,7 +104,7 @@ class ClientStatus:
             await unary.abort(context, code, str(error), reason="UNKNOWN_MATCHER")
 
 
-def _client(client: clients.Client, *, contents: bool) -> _Config:
+def _client(client: Client, *, contents: bool) -> _Config:
     return _Config(
         node=client.session.node,
         generic_xds_configs=_resources(client.session.stream.statuses(), contents=contents),

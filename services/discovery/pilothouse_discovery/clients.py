@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from pilothouse.adapters.rpc import streams
 from pilothouse.model import proxy
 from pilothouse.rollout import ledger
 from pilothouse.xds import resources
+from pilothouse_discovery import sessions
 
 Standing = tuple[resources.Snapshot, tuple[tuple[str, resources.Snapshot, bool], ...] | None]
 """A client's target, and type URL, acknowledged snapshot and refusal for each type; None for them
@@ -26,7 +26,7 @@ class Client:
     id: str
     """Unique for the life of this process."""
     proxy: proxy.Proxy
-    session: streams.Session
+    session: sessions.Session
     waiting_for: tuple[str, ...] = ()
     """Sources that must sync before it can be answered."""
 

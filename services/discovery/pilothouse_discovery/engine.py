@@ -97,7 +97,7 @@ class Engine:
         self._newcomers: list[clients.Client] = []
         self._wake = asyncio.Event()
         self._synced = asyncio.Event()
-        self.watch = holds.LoopWatch(counters.longest_hold.set)
+        self.watch = holds.LoopWatch(counters.held)
         """Of the loop that this runs on; somebody has to run it."""
         self.built: builder.Build | None = None
         """The newest build; None before the first."""

@@ -9,16 +9,19 @@ import itertools
 import grpc
 import structlog
 
-from pilothouse.adapters.rpc import streams
-from pilothouse.model import proxy as proxies
 from pilothouse.xds import streams as xds_streams
-from pilothouse_discovery import clients, engine, holding, metrics, nodes, progress
+from pilothouse_discovery import (
+    clients,
+    engine,
+    holding,
+    limits,
+    metrics,
+    nodes,
+    progress,
+    sessions,
+)
 
 _LOG = structlog.get_logger(__name__)
-
-GRPC_LIMIT = 3_900_000
-"""Bytes of resources in a response to a gRPC application: it refuses messages of more than 4 MiB,
-ends the stream, and comes back for the same (https://github.com/grpc/grpc-go/issues/5790)."""
 
 
 class Host:
@@ -42,10 +45,10 @@ class Host:
         self._metrics = counters
         self._sync_grace = sync_grace
         self._numbers = itertools.count(1)
-        self._by_session: dict[streams.Session, clients.Client] = {}
+        self._by_session: dict[sessions.Session, clients.Client] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def opened(self, session: streams.Session) -> None:
+    def opened(self, session: sessions.Session) -> None:
         """A stream has said its first words: read its node and serve it."""
         try:
             proxy = nodes.read(session.node)
@@ -55,8 +58,7 @@ class Host:
         client = clients.Client(
             id=f"{session.node.id}#{next(self._numbers)}", proxy=proxy, session=session
         )
-        if proxy.id.role is proxies.Role.GRPC:
-            session.stream.limit = GRPC_LIMIT
+        session.stream.limit = limits.of_node(session.node.id)
         self._by_session[session] = client
         self._clients.add(client)
         self._metrics.clients.labels(role=str(proxy.id.role)).inc()
@@ -81,7 +83,7 @@ class Host:
         else:
             self._give_time(client)
 
-    def events(self, session: streams.Session, events: tuple[xds_streams.Event, ...]) -> None:
+    def events(self, session: sessions.Session, events: tuple[xds_streams.Event, ...]) -> None:
         """A client has acknowledged, refused or subscribed."""
         client = self._by_session.get(session)
         if client is None:
@@ -101,12 +103,20 @@ class Host:
         self._progress.answered(client)
         self._holding.look(client)
 
-    def sent(self, session: streams.Session, response: xds_streams.Response) -> None:
+    def sent(self, session: sessions.Session, response: xds_streams.Response) -> None:
         """A response has been written."""
         del session
-        self._metrics.pushed(response.type_url, len(response.body))
+        self.written(response.type_url, len(response.body))
 
-    def closed(self, session: streams.Session) -> None:
+    def written(self, type_url: str, size: int) -> None:
+        """A response of so many bytes has been written, by whichever process."""
+        self._metrics.pushed(type_url, size)
+
+    def held(self, seconds: float) -> None:
+        """A loop that serves streams was held for so long."""
+        self._metrics.held(seconds)
+
+    def closed(self, session: sessions.Session) -> None:
         """A stream has ended, for whatever reason."""
         client = self._by_session.pop(session, None)
         if client is None:

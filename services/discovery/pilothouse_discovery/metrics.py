@@ -73,6 +73,7 @@ class Metrics:
             buckets=_BYTES,
             registry=self.registry,
         )
+        self._longest = 0.0
         self._of_type: dict[str, tuple[prometheus_client.Counter, prometheus_client.Histogram]] = {}
 
     def pushed(self, type_url: str, size: int) -> None:
@@ -85,6 +86,12 @@ class Metrics:
         counter, sizes = found
         counter.inc()
         sizes.observe(size)
+
+    def held(self, seconds: float) -> None:
+        """A loop that serves streams was held for so long."""
+        if seconds > self._longest:
+            self._longest = seconds
+            self.longest_hold.set(seconds)
 
     def text(self) -> bytes:
         """Everything in Prometheus' text format."""

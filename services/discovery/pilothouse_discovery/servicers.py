@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import grpc
 
@@ -18,9 +18,19 @@ from pilothouse_discovery import clients, engine, progress, statuses, views
 class StatusServicer(status_service_pb2_grpc.StatusServiceServicer):
     """Who is connected, and how far each object has travelled."""
 
-    def __init__(self, *, connected: clients.Clients, tracker: progress.Progress) -> None:
-        """Wire the servicer."""
+    def __init__(
+        self,
+        *,
+        connected: clients.Clients,
+        tracker: progress.Progress,
+        refresh: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Wire the servicer.
+
+        ``refresh`` brings up to date how each client's types stand, where other processes know it.
+        """
         self._clients = connected
+        self._refresh = refresh
         self._progress = tracker
 
     async def ListProxies(
@@ -32,6 +42,8 @@ class StatusServicer(status_service_pb2_grpc.StatusServiceServicer):
     ) -> status_service_pb2.ListProxiesResponse:
         """List the connected clients by node id."""
         del request, context
+        if self._refresh is not None:
+            await self._refresh()
         listed = sorted(self._clients, key=lambda client: (str(client.proxy.id), client.id))
         return status_service_pb2.ListProxiesResponse(proxies=[_proxy(client) for client in listed])
 

@@ -58,6 +58,9 @@ class Settings(pydantic_settings.BaseSettings):
     source wait for it."""
     domain: str = "cluster.local"
     """DNS domain of the mesh: the last part of a service's full name."""
+    workers: int = pydantic.Field(default=1, ge=1, le=64)
+    """Processes that serve streams, on one port. With 1 the process that builds serves them too;
+    with more it serves none, and each worker has its share of the proxies."""
     sync_grace: float = pydantic.Field(default=10.0, ge=0)
     """Seconds that a proxy is kept waiting for sources that have not synced, before it is told
     UNAVAILABLE."""

@@ -50,7 +50,10 @@ class Proxy:
     def __init__(
         self, address: str, node_id: str, *, labels: Mapping[str, str] | None = None
     ) -> None:
-        self._channel = grpc.aio.insecure_channel(address)
+        # A connection of its own, as an Envoy has: channels to one address share one otherwise.
+        self._channel = grpc.aio.insecure_channel(
+            address, options=(("grpc.use_local_subchannel_pool", 1),)
+        )
         self._node = base_pb2.Node(id=node_id)
         if labels:
             self._node.metadata.update({"LABELS": dict(labels)})

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client's stream as the parent knows it: what it was given, and what its worker told since.
+
+What a worker tells is about a target. As long as that is an older one than was given, nothing is
+acknowledged and an answer is awaited.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import grpc
+
+from pilothouse.api.envoy.config.core.v3 import base_pb2
+from pilothouse.xds import resources, status
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """How one type stands."""
+
+    acked: resources.Snapshot
+    refusal: str | None
+    claimed: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a client stood when its worker looked last."""
+
+    target: resources.Snapshot | None = None
+    arrived: bool = False
+    idle: bool = True
+    in_sync: bool = False
+    places: Mapping[str, Place] = dataclasses.field(default_factory=dict)
+    """By type URL, in the order in which the client asked for them."""
+
+
+class RemoteStream:
+    """Implements `sessions.Stream`."""
+
+    def __init__(self) -> None:
+        """A stream that was just opened."""
+        self.limit: int | None = None  # its worker sets its own
+        self.target: resources.Snapshot | None = None
+        self.position = Position()
+        self.told: tuple[status.TypeStatus, ...] = ()
+        """How each type stood when the worker was asked last."""
+
+    @property
+    def _known(self) -> bool:
+        return self.position.target is self.target
+
+    @property
+    def current(self) -> resources.Snapshot:
+        """The target, once it is being delivered."""
+        if self.target is not None and self._known and self.position.arrived:
+            return self.target
+        return resources.Snapshot.EMPTY
+
+    @property
+    def in_sync(self) -> bool:
+        """True when the client has acknowledged the whole target."""
+        return self.target is not None and self._known and self.position.in_sync
+
+    @property
+    def idle(self) -> bool:
+        """True when nothing is to be written and no answer is awaited."""
+        return self._known and self.position.idle
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Type URL to the client's words, where it refused what it shall hold."""
+        return {
+            url: place.refusal
+            for url, place in self.position.places.items()
+            if place.refusal is not None
+        }
+
+    @property
+    def subscribed(self) -> tuple[str, ...]:
+        """The types that the client has asked for."""
+        return tuple(self.position.places)
+
+    def claimed(self, type_url: str) -> bool:
+        """True when the client held something of a type before this stream."""
+        place = self.position.places.get(type_url)
+        return place is not None and place.claimed
+
+    def acked(self, type_url: str) -> resources.Snapshot:
+        """The snapshot whose content of a type was acknowledged last."""
+        place = self.position.places.get(type_url)
+        return place.acked if place is not None else resources.Snapshot.EMPTY
+
+    def types(self) -> tuple[status.TypeStatus, ...]:
+        """How each subscribed type stood when the worker was asked last."""
+        return self.told
+
+    def statuses(self) -> tuple[status.ResourceStatus, ...]:
+        """Nothing: whoever wants to know of single resources asks the worker."""
+        return ()
+
+
+class RemoteSession:
+    """Implements `sessions.Session`."""
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        node: base_pb2.Node,
+        peer: str,
+        push: Callable[[RemoteSession, str], None],
+        end: Callable[[RemoteSession], None],
+    ) -> None:
+        """A client that has just said who it is; ``push`` and ``end`` tell its worker."""
+        self.number = number
+        self.node = node
+        self.peer = peer
+        self.stream = RemoteStream()
+        self.ending: tuple[grpc.StatusCode, str] | None = None
+        self.sent: list[tuple[int, resources.Snapshot]] = []
+        """The targets that its worker was told, from the one that it told of last: kept, because
+        what it tells may build on them."""
+        self._push = push
+        self._end = end
+
+    def push(self, snapshot: resources.Snapshot, *, traceparent: str = "") -> None:
+        """Make this what the client shall hold."""
+        if snapshot is not self.stream.target:
+            self.stream.target = snapshot
+            self._push(self, traceparent)
+
+    def end(self, code: grpc.StatusCode, message: str) -> None:
+        """End the stream with a status; the first call counts."""
+        if self.ending is None:
+            self.ending = (code, message)
+            self._end(self)
+
+    def told_of(self, number: int) -> resources.Snapshot | None:
+        """The target of that number, of which its worker has told just now."""
+        for index, (sent, snapshot) in enumerate(self.sent):
+            if sent == number:
+                del self.sent[:index]
+                return snapshot
+        return None
