@@ -34,7 +34,7 @@ from pilothouse.api.envoy.extensions.resource_monitors.downstream_connections.v3
 from pilothouse.api.envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from pilothouse.api.envoy.type.matcher.v3 import string_pb2
 from pilothouse.envoy import names
-from pilothouse.model import keys, proxy, services
+from pilothouse.model import keys, mapped, proxy, services
 from pilothouse.routing import peers
 
 XDS_CLUSTER: Final = "pilothouse-xds"
@@ -108,6 +108,7 @@ class BootstrapParameters:
     bind_address: str = proxy.DEFAULT_BIND_ADDRESS
     application_address: str = proxy.DEFAULT_APPLICATION_ADDRESS
     outbound_port: int = proxy.DEFAULT_OUTBOUND_PORT
+    mapped: tuple[mapped.MappedPort, ...] = ()
     delta: bool = True
     """Ask for changes only (DELTA_GRPC) instead of whole types (GRPC)."""
     connect_timeout: float = 5.0
@@ -121,6 +122,9 @@ class BootstrapParameters:
     """Send spans this often, each as soon as it ends; None is Envoy's own pace, 5 s or 5 spans."""
     log_json: bool = False
     """Envoy's own log as a JSON object a line."""
+    load_reports: bool = False
+    """Report to discovery how much is asked of each cluster: 100 bytes a cluster, asked or not, as
+    often as discovery says."""
 
 
 def build(parameters: BootstrapParameters) -> bootstrap_pb2.Bootstrap:
@@ -144,6 +148,8 @@ def build(parameters: BootstrapParameters) -> bootstrap_pb2.Bootstrap:
     if parameters.locality != services.Locality():
         bootstrap.cluster_manager.local_cluster_name = PEERS_CLUSTER
         bootstrap.static_resources.clusters.append(_peers_cluster(parameters))
+    if parameters.load_reports:
+        bootstrap.cluster_manager.load_stats_config.CopyFrom(_load_reports())
     if parameters.stats_prefixes:
         bootstrap.stats_config.CopyFrom(_stats(parameters.stats_prefixes))
     if parameters.log_json:
@@ -183,6 +189,7 @@ def _metadata(parameters: BootstrapParameters) -> struct_pb2.Struct:
         ("BIND_ADDRESS", parameters.bind_address, proxy.DEFAULT_BIND_ADDRESS),
         ("APPLICATION_ADDRESS", parameters.application_address, proxy.DEFAULT_APPLICATION_ADDRESS),
         ("OUTBOUND_PORT", parameters.outbound_port, proxy.DEFAULT_OUTBOUND_PORT),
+        ("MAPPED_PORTS", [str(one) for one in parameters.mapped], []),
     )
     content.update({key: value for key, value, default in optional if value != default})
     return _struct(content)
@@ -260,6 +267,15 @@ def _dynamic_resources(parameters: BootstrapParameters) -> bootstrap_pb2.Bootstr
         ),
         cds_config=over_ads,
         lds_config=over_ads,
+    )
+
+
+def _load_reports() -> config_source_pb2.ApiConfigSource:
+    grpc = grpc_service_pb2.GrpcService.EnvoyGrpc(cluster_name=XDS_CLUSTER)
+    return config_source_pb2.ApiConfigSource(
+        api_type=config_source_pb2.ApiConfigSource.GRPC,
+        transport_api_version=config_source_pb2.V3,
+        grpc_services=[grpc_service_pb2.GrpcService(envoy_grpc=grpc)],
     )
 
 

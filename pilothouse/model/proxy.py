@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from pilothouse.model import keys, services
+from pilothouse.model import keys, mapped, services
 
 
 class Role(enum.StrEnum):
@@ -83,3 +83,5 @@ class Proxy:
     """Where the application beside it listens."""
     outbound_port: int = DEFAULT_OUTBOUND_PORT
     """Port of the sidecar's HTTP proxy in explicit interception."""
+    mapped: tuple[mapped.MappedPort, ...] = ()
+    """More ports of a sidecar, each for one port of a service; sorted."""

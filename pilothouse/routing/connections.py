@@ -30,6 +30,8 @@ from pilothouse.routing import (
     rules,
 )
 
+IDLE_TIMEOUT_MS = 3_600_000
+"""How long nothing may move on a connection that no rule speaks of."""
 _NOWHERE = plan.WeightedCluster(cluster=None, weight=1)
 
 

@@ -15,6 +15,8 @@ Cluster keys get their names from whoever translates the plan; the rest is named
     external:NAME.NAMESPACE:PORT  virtual host of an external service's port
     HOST                          virtual host at a gateway
     421|elsewhere                 virtual host of what other listeners of a port serve
+    map|ADDRESS:PORT              listener, chain, and route configuration or forward of a mapped
+                                  port; of UDP with /udp behind it
     grpc|VIRTUAL-HOST             route configuration of a gRPC application for one virtual host
     LISTENER|ROUTE                where the connections of a listener go that a route takes, and
                                   their chain; CHAIN|ROUTE where listeners share a port
@@ -24,6 +26,7 @@ Cluster keys get their names from whoever translates the plan; the rest is named
 from __future__ import annotations
 
 from pilothouse.model import keys
+from pilothouse.model import mapped as ports
 
 HTTP_PROXY = "http-proxy"
 DEFAULT_ROUTE = "default"
@@ -50,6 +53,11 @@ def gateway_listener(port: int, key: keys.ObjectKey, listener: str) -> str:
 def nowhere(listener: str) -> str:
     """Where the connections of a listener go that no route takes."""
     return f"{listener}|nowhere"
+
+
+def mapped(port: ports.MappedPort) -> str:
+    """A mapped port of a sidecar."""
+    return f"map|{port.place}"
 
 
 def virtual_host(key: keys.ServiceKey, *, port: int, external: bool) -> str:

@@ -10,7 +10,6 @@ what it reaches, and identity tells whoever translates a plan what is new. What 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import TypeVar, TypeVarTuple
@@ -21,27 +20,28 @@ from pilothouse.model import proxy as proxies
 from pilothouse.model import services as registry
 from pilothouse.routing import (
     catalogue,
+    clientele,
     clusters,
-    common,
     credentials,
     endpoints,
     gateway_listeners,
     gateways,
     indexes,
     localities,
-    outbound,
     parsed,
     parsing,
     peers,
     proxyless,
     rules,
     sidecars,
-    sources,
     told,
     tracing,
 )
 from pilothouse.routing import (
     conditions as findings,
+)
+from pilothouse.routing import (
+    mapped as mapping,
 )
 from pilothouse.routing import memo as memory
 from pilothouse.routing import (
@@ -94,18 +94,21 @@ class Mesh:
         self._bound = bound
         uses = shared.leaf(clusters.labelled_uses, "", bound)
         self._scoped = shared.leaf(clusters.rescoped, "", self._policies, mesh, claims, uses)
-        self._asked_sources = shared.leaf(sources.asked, "", self._attachments)
-        self._base = shared.group(
-            common.base, "", self._directory, self._attachments.producers, state.domain
-        )
         self._placed = shared.leaf(clusters.placed, "", self._policies, mesh, uses, self._scoped)
         self._compared = shared.leaf(localities.compared, "", tuple(self._placed.values()))
         self._endpoints = shared.group(
             endpoints.layer, "", mesh, state.endpoints, uses, self._scoped, self._placed
         )
-        services = self._asked_sources.services
-        self._members = shared.leaf(
-            sources.members, "", services, tuple(state.endpoints.get(key, ()) for key in services)
+        self._clients = clientele.Clientele(
+            clientele.Known(
+                directory=self._directory,
+                attachments=self._attachments,
+                scoped=self._scoped,
+                endpoints=state.endpoints,
+                domain=state.domain,
+            ),
+            shared=shared,
+            asked=asked,
         )
         self._workloads = shared.leaf(indexes.workloads, "", state.workloads)
         self._tracing = (
@@ -144,17 +147,19 @@ class Mesh:
         service = tracing.service_name(labels, name=proxy.id.name, namespace=namespace)
         ports = self._served(proxy, workload)
         bind, application = proxy.bind_address, proxy.application_address
-        truths = self._truths(proxy, labels)
+        truths = self._clients.truths(namespace, proxy.id.address, labels)
         slot = (bind, ports, proxy.outbound_port, service)
         stand = self._stand(proxy, labels)
         beside = self._services_beside(proxy)
+        mapped = mapping.without(proxy, ports)
         return self._plan(
-            (namespace, truths, application, stand, beside, *slot),
-            self._outbound(namespace, truths).layer,
+            (namespace, truths, application, stand, beside, mapped, *slot),
+            self._clients.sent(namespace, truths),
             *self._endpoint_layers(stand),
             *self._peers(beside),
             self._layer(sidecars.inbound_layer, (ports, application), ports, application),
             self._layer(sidecars.listeners_layer, slot, *slot, self._objects.tracing),
+            *self._clients.sent_by_ports(namespace, truths, mapped, service, self._objects.tracing),
         )
 
     def _stand(self, proxy: proxies.Proxy, labels: keys.Labels) -> localities.Standpoint:
@@ -209,8 +214,8 @@ class Mesh:
         workload = self._workloads.get((namespace, address))
         ports = self._served(proxy, workload)
         labels = indexes.labels(proxy, workload)
-        truths = self._truths(proxy, labels)
-        outward = self._outbound(namespace, truths).layer
+        truths = self._clients.truths(namespace, proxy.id.address, labels)
+        outward = self._clients.sent(namespace, truths)
         stand = self._stand(proxy, labels)
         return self._asked.leaf(
             indexes.proxyless_plan,
@@ -235,48 +240,6 @@ class Mesh:
         if key not in self._once:
             self._once[key] = make()
         return self._once[key]  # type: ignore[return-value]
-
-    def _truths(self, proxy: proxies.Proxy, labels: keys.Labels) -> sources.Truths:
-        """The tests of sources that hold of a proxy."""
-        services = self._members.get(proxy.id.address, frozenset())
-        client = sources.Client(proxy.id.namespace, labels, services)
-        return sources.truths(self._asked_sources, client)
-
-    def _own(self, namespace: str) -> outbound.Own:
-        """What a namespace does not share; that of all namespaces that share everything."""
-        own = outbound.Own(
-            namespace=namespace,
-            entries=self._directory.mesh.by_namespace.get(namespace, ()),
-            consumers=self._attachments.consumers.get(namespace, {}),
-            scoped=self._scoped.get(namespace, {}),
-        )
-        return outbound.NOTHING if own.is_nothing else own
-
-    def _outbound(self, namespace: str, truths: sources.Truths) -> outbound.Outbound:
-        own = self._own(namespace)
-        return self._remembered(
-            ("outbound", own.namespace, truths), lambda: self._made_outbound(own, truths)
-        )
-
-    def _made_outbound(self, own: outbound.Own, truths: sources.Truths) -> outbound.Outbound:
-        asked, domain = self._asked, self.state.domain
-        varied = [
-            asked.group(common.varied, (host.name, hits), host, hits)
-            for host in self._base.varying
-            if (hits := truths.intersection(host.sources))
-        ]
-        local = asked.group(
-            outbound.local_hosts, own.namespace, self._base, own.entries, self.state.domain
-        )
-        return asked.group(
-            outbound.outbound,
-            (own.namespace, truths),
-            self._base,
-            dataclasses.replace(own, truths=truths, varied=tuple(varied), local=local),
-            self._directory,
-            self._attachments.producers,
-            domain,
-        )
 
     def _served(
         self, proxy: proxies.Proxy, workload: registry.Workload | None
@@ -373,16 +336,7 @@ class Mesh:
         return self._asked.leaf(credentials.told, "", found, self._objects, self.state.secrets)
 
     def _shadows(self) -> told.Shadows:
-        at_hosts = list(
-            self._asked.group(
-                outbound.unreached,
-                "",
-                self._base,
-                tuple(self._own(namespace) for namespace in self._attachments.consumers),
-                self._directory,
-                self._attachments.producers,
-            )
-        )
+        at_hosts = list(self._clients.unreached())
         for gateway in self._gateways.values():
             at_hosts += self._serve((gateway,)).shadows
         return tuple(at_hosts)

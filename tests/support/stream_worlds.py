@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from pilothouse.envoy import translate
-from pilothouse.model import keys, proxy, services
+from pilothouse.model import keys, mapped, proxy, services
 from pilothouse.routing import plan, planner
 from tests.support import fleet, meshes, tcp_backends, waiting, xds_server
 
@@ -77,6 +77,16 @@ class World:
         """A connection through the sidecar's HTTP proxy."""
         return tunnel(self.envoy.address, self.envoy.port, authority)
 
+    async def at(self, port: int, *, source: str | None = None, **more: Any) -> str:
+        """Which backend greets at a port of the sidecar; else the error's name."""
+        try:
+            async with tcp_backends.stream(
+                self.envoy.address, port, source=source, **more
+            ) as stream:
+                return stream.name
+        except OSError as error:
+            return type(error).__name__
+
     async def reached(self, authority: str) -> str:
         """Which backend a CONNECT reaches; else the status."""
         try:
@@ -116,8 +126,16 @@ async def tunnel(address: str, port: int, authority: str) -> AsyncIterator[tcp_b
 
 
 @contextlib.asynccontextmanager
-async def world(variant: str = "delta", **of: Any) -> AsyncIterator[World]:
-    """A sidecar that has been told nothing yet, and the backends; ``of`` is more of the proxy."""
+async def world(
+    variant: str = "delta", *, maps: tuple[str, ...] = (), **of: Any
+) -> AsyncIterator[World]:
+    """A sidecar that has been told nothing yet, and the backends.
+
+    Args:
+        variant: Of xDS.
+        maps: Its mapped ports, without the address: `PORT=NAME.NAMESPACE:PORT`.
+        of: More of the proxy.
+    """
     host = xds_server.Host()
     async with contextlib.AsyncExitStack() as stack:
         backends = {
@@ -134,6 +152,7 @@ async def world(variant: str = "delta", **of: Any) -> AsyncIterator[World]:
             envoy.address,
             bind_address=envoy.address,
             outbound_port=envoy.port,
+            mapped=mapped.parse_all(tuple(f"{envoy.address}:{one}" for one in maps)),
             **of,
         )
         yield World(host, envoy, backends, sidecar)

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import ssl
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 LOOPBACK = "127.0.0.1"
 
@@ -120,8 +120,8 @@ class UdpBackend(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        # Before Python 3.12 the loop's own transport is no subclass.
+        self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Send a datagram back."""
@@ -151,8 +151,8 @@ class Datagrams(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        # Before Python 3.12 the loop's own transport is no subclass.
+        self._transport = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         """Keep an answer."""

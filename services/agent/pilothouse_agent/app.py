@@ -160,11 +160,13 @@ def _parameters(chosen: settings.Settings, folder: Path) -> bootstrap.BootstrapP
         bind_address=chosen.bind_address,
         application_address=chosen.application_address,
         outbound_port=chosen.outbound_port,
+        mapped=chosen.mapped,
         delta=chosen.delta,
         initial_fetch_timeout=chosen.initial_fetch_timeout,
         stats_prefixes=tuple(filter(None, chosen.stats_prefixes.split(","))),
         max_connections=chosen.max_connections,
         tracing_flush=chosen.tracing_flush,
+        load_reports=chosen.load_reports,
         log_json=chosen.log_format == "json",
     )
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 
 from pilothouse.adapters import commandline, process
 from pilothouse.envoy import bootstrap
-from pilothouse.model import keys, proxy, services
+from pilothouse.model import keys, mapped, proxy, services
 
 PROGRAM = "pilothouse-agent"
 
@@ -101,6 +101,9 @@ class Settings(pydantic_settings.BaseSettings):
     """Where the application beside the proxy listens."""
     outbound_port: int = Field(default=proxy.DEFAULT_OUTBOUND_PORT, ge=1, le=65535)
     """The port of the proxy's HTTP proxy, which the application sends its requests to."""
+    map: tuple[str, ...] = ()
+    """A port of a service at an address of the proxy, ADDRESS:PORT=NAME.NAMESPACE:PORT, with /udp
+    behind it for UDP; may be said several times, or several with commas."""
 
     discovery_address: AnyAddress = "127.0.0.1:15010"
     """Where discovery serves xDS: HOST:PORT or unix:PATH."""
@@ -126,6 +129,9 @@ class Settings(pydantic_settings.BaseSettings):
     """Keep only Envoy statistics whose names begin so: PREFIX,...; empty keeps all in use."""
     tracing_flush: float | None = Field(default=None, gt=0)
     """Seconds between Envoy's sending of spans; default is Envoy's pace, 5 s or 5 spans."""
+    load_reports: bool = False
+    """Have Envoy tell discovery how much it asks of each service: 100 bytes a cluster, asked or
+    not, every --load-report-interval of discovery's."""
     work_dir: Path | None = None
     """Folder for the bootstrap and sockets; default a temporary one, removed at the end."""
     restart: Literal["never", "on-failure"] = "never"
@@ -141,6 +147,12 @@ class Settings(pydantic_settings.BaseSettings):
     """Envoy's log level."""
     log_format: Literal["json", "console"] = "json"
     """How log lines look: JSON for machines, console for people; Envoy's follow."""
+
+    @pydantic.field_validator("map")
+    @classmethod
+    def _maps(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        mapped.parse_all(value)
+        return value
 
     @pydantic.model_validator(mode="after")
     def _admin_has_a_port(self) -> Self:
@@ -166,6 +178,11 @@ class Settings(pydantic_settings.BaseSettings):
         """The labels, read."""
         items = [item.partition("=") for item in self.labels.split(",") if item]
         return keys.labels({key.strip(): value.strip() for key, _equals, value in items})
+
+    @property
+    def mapped(self) -> tuple[mapped.MappedPort, ...]:
+        """The mapped ports, read."""
+        return mapped.parse_all(self.map)
 
     @property
     def cluster(self) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from google.protobuf import struct_pb2
 
 from pilothouse.api.envoy.config.core.v3 import base_pb2
-from pilothouse.model import keys, proxy, services
+from pilothouse.model import keys, mapped, proxy, services
 
 
 class NodeError(ValueError):
@@ -41,6 +41,7 @@ def read(node: base_pb2.Node) -> proxy.Proxy:
             metadata, "APPLICATION_ADDRESS", proxy.DEFAULT_APPLICATION_ADDRESS
         ),
         outbound_port=_port(metadata, node.id),
+        mapped=_mapped(metadata, node.id),
     )
 
 
@@ -56,6 +57,18 @@ def _labels(metadata: struct_pb2.Struct) -> keys.Labels:
     return tuple(
         sorted((name, label.string_value) for name, label in value.struct_value.fields.items())
     )
+
+
+def _mapped(metadata: struct_pb2.Struct, node_id: str) -> tuple[mapped.MappedPort, ...]:
+    """Mapped ports, as a list of texts or as one text with commas."""
+    value = metadata.fields.get("MAPPED_PORTS")
+    if value is None:
+        return ()
+    texts = [one.string_value for one in value.list_value.values] or value.string_value.split(",")
+    try:
+        return mapped.parse_all(tuple(text.strip() for text in texts if text.strip()))
+    except ValueError as error:
+        raise NodeError(f"node {node_id}: metadata MAPPED_PORTS: {error}") from error
 
 
 def _port(metadata: struct_pb2.Struct, node_id: str) -> int:

@@ -112,3 +112,12 @@ def test_version_without_an_envoy_says_so(
     with pytest.raises(SystemExit):
         settings.read(["--version"])
     assert "/nowhere/envoy does not exist" in capsys.readouterr().out
+
+
+def test_mapped_ports_are_said_several_times_or_with_commas():
+    """They are read, sorted, and mistakes are told by the flag's name."""
+    one, two, three = (f"127.0.0.1:{n}=a.b:{n}" for n in (1, 2, 3))
+    read = settings.read([*REQUIRED, "--map", three, "--map", f"{one},{two}"])
+    assert [str(port) for port in read.mapped] == [one, two, three]
+    with pytest.raises(commandline.UsageError, match=r"--map .* must be ADDRESS"):
+        settings.read([*REQUIRED, "--map", "here"])

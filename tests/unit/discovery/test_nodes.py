@@ -25,6 +25,7 @@ def test_all_facts_of_a_proxy_are_read() -> None:
             BIND_ADDRESS="127.1.0.1",
             APPLICATION_ADDRESS="127.1.128.1",
             OUTBOUND_PORT=15002,
+            MAPPED_PORTS=["127.0.0.1:2=b.shop:53/udp", "127.0.0.1:1=a.shop:5432"],
         )
     )
 
@@ -35,6 +36,10 @@ def test_all_facts_of_a_proxy_are_read() -> None:
     assert (read.bind_address, read.application_address) == ("127.1.0.1", "127.1.128.1")
     assert read.outbound_port == 15002
     assert read.locality.zone == "b"
+    assert [str(one) for one in read.mapped] == [
+        "127.0.0.1:1=a.shop:5432",
+        "127.0.0.1:2=b.shop:53/udp",
+    ]
 
 
 def test_what_is_not_said_has_its_default() -> None:
@@ -59,6 +64,8 @@ def test_a_port_may_come_as_text() -> None:
         (_node("router~1.2.3.4~a.b~local"), "unknown role 'router'"),
         (_node(INTERCEPTION="magic"), "INTERCEPTION is 'magic'"),
         (_node(OUTBOUND_PORT=0), "OUTBOUND_PORT is '0'"),
+        (_node(MAPPED_PORTS=["here"]), "MAPPED_PORTS: 'here' must be ADDRESS:PORT"),
+        (_node(MAPPED_PORTS="127.0.0.1:1=a.b:1,127.0.0.1:1=c.b:1"), "is mapped twice"),
     ],
 )
 def test_a_node_that_cannot_be_served_is_told_why(node: base_pb2.Node, words: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pilothouse.adapters import process
 from pilothouse.api.envoy.config.core.v3 import config_source_pb2
 from pilothouse.envoy import bootstrap
-from pilothouse.model import proxy, services
+from pilothouse.model import mapped, proxy, services
 
 PLAIN = bootstrap.BootstrapParameters(
     node_id=proxy.NodeId(
@@ -32,10 +32,12 @@ FULL = dataclasses.replace(
     bind_address="127.10.0.3",
     application_address="127.10.1.3",
     outbound_port=15002,
+    mapped=mapped.parse_all(("127.0.0.1:1=a.shop:5432",)),
     delta=False,
     stats_prefixes=("server.", "cluster."),
     tracing_flush=0.1,
     log_json=True,
+    load_reports=True,
 )
 
 
@@ -50,6 +52,13 @@ async def test_envoy_accepts_it(tmp_path: Path, parameters: bootstrap.BootstrapP
     path.write_text(bootstrap.to_json(bootstrap.build(parameters)))
     async with asyncio.timeout(60):
         await process.validate(path, envoy=process.find_envoy())
+
+
+def test_loads_are_reported_to_discovery_if_at_all():
+    """On a stream of their own to the same cluster: what is asked of each costs bytes."""
+    assert "cluster_manager" not in as_dict(PLAIN)
+    (source,) = as_dict(FULL)["cluster_manager"]["load_stats_config"]["grpc_services"]
+    assert source == {"envoy_grpc": {"cluster_name": bootstrap.XDS_CLUSTER}}
 
 
 def test_equal_parameters_give_equal_bytes_whatever_the_order_of_labels():
@@ -75,6 +84,7 @@ def test_the_node_is_what_discovery_reads():
         "BIND_ADDRESS": "127.10.0.3",
         "APPLICATION_ADDRESS": "127.10.1.3",
         "OUTBOUND_PORT": 15002,
+        "MAPPED_PORTS": ["127.0.0.1:1=a.shop:5432"],
     }
 
 

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What clients in the mesh send, by their namespace and by the tests that hold of them.
+
+It is made when the first such client asks, and once in a state.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from pilothouse.model import keys
+from pilothouse.model import mapped as ports
+from pilothouse.model import services as registry
+from pilothouse.routing import (
+    clusters,
+    common,
+    mapped,
+    outbound,
+    parsed,
+    plan,
+    rules,
+    sources,
+)
+from pilothouse.routing import memo as memory
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What it all comes from."""
+
+    directory: clusters.Directory
+    attachments: rules.Attachments
+    scoped: Mapping[str, clusters.Scoped]
+    endpoints: Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]]
+    domain: str
+
+
+class Clientele:
+    """The clients of one state of the mesh."""
+
+    def __init__(self, known: Known, *, shared: memory.Memo, asked: memory.Memo) -> None:
+        """Made by a `Mesh`.
+
+        Args:
+            known: What to look at.
+            shared: Remembers the pieces that every state needs.
+            asked: Remembers the pieces that some clients need.
+        """
+        self._known = known
+        self._memo = asked
+        self._asked = shared.leaf(sources.asked, "", known.attachments)
+        services = self._asked.services
+        candidates = tuple(known.endpoints.get(key, ()) for key in services)
+        self._members = shared.leaf(sources.members, "", services, candidates)
+        self._base = shared.group(
+            common.base, "", known.directory, known.attachments.producers, known.domain
+        )
+        self._once: dict[object, outbound.Outbound] = {}
+
+    def truths(self, namespace: str, address: str, labels: keys.Labels) -> sources.Truths:
+        """The tests of sources that hold of a client."""
+        services = self._members.get(address, frozenset())
+        return sources.truths(self._asked, sources.Client(namespace, labels, services))
+
+    def sent(self, namespace: str, truths: sources.Truths) -> plan.Layer:
+        """The outbound layer of a client."""
+        own = self._own(namespace)
+        slot = (own.namespace, truths)
+        # Even a memo compares its arguments.
+        if slot not in self._once:
+            self._once[slot] = self._outbound(own, truths)
+        return self._once[slot].layer
+
+    def sent_by_ports(
+        self,
+        namespace: str,
+        truths: sources.Truths,
+        found: tuple[ports.MappedPort, ...],
+        service: str,
+        mesh: parsed.MeshTracing | None,
+    ) -> tuple[plan.Layer, ...]:
+        """The layer of a client's mapped ports, if it has some.
+
+        Args:
+            namespace: The client's.
+            truths: The tests that hold of it.
+            found: Its mapped ports.
+            service: Its name in traces.
+            mesh: The mesh's tracing; None for none.
+        """
+        if not found:
+            return ()
+        own = dataclasses.replace(self._own(namespace), truths=truths)
+        layer = self._memo.group(
+            mapped.layer,
+            (own.namespace, truths, found, service),
+            mapped.Client(ports=found, own=own, service=service),
+            self.sent(namespace, truths),
+            self._known.directory,
+            self._known.attachments.producers,
+            mesh,
+        )
+        return (layer,)
+
+    def unreached(self) -> outbound.Shadows:
+        """Matches that nothing in the mesh reaches, with the hosts where that is so."""
+        return self._memo.group(
+            outbound.unreached,
+            "",
+            self._base,
+            tuple(self._own(namespace) for namespace in self._known.attachments.consumers),
+            self._known.directory,
+            self._known.attachments.producers,
+        )
+
+    def _own(self, namespace: str) -> outbound.Own:
+        """What a namespace does not share; that of all namespaces that share everything."""
+        known = self._known
+        own = outbound.Own(
+            namespace=namespace,
+            entries=known.directory.mesh.by_namespace.get(namespace, ()),
+            consumers=known.attachments.consumers.get(namespace, {}),
+            scoped=known.scoped.get(namespace, {}),
+        )
+        return outbound.NOTHING if own.is_nothing else own
+
+    def _outbound(self, own: outbound.Own, truths: sources.Truths) -> outbound.Outbound:
+        known, memo = self._known, self._memo
+        varied = [
+            memo.group(common.varied, (host.name, hits), host, hits)
+            for host in self._base.varying
+            if (hits := truths.intersection(host.sources))
+        ]
+        local = memo.group(
+            outbound.local_hosts, own.namespace, self._base, own.entries, known.domain
+        )
+        return memo.group(
+            outbound.outbound,
+            (own.namespace, truths),
+            self._base,
+            dataclasses.replace(own, truths=truths, varied=tuple(varied), local=local),
+            known.directory,
+            known.attachments.producers,
+            known.domain,
+        )
