@@ -4,12 +4,14 @@
 Rules: one stream to discovery for each stream of Envoy, with nothing left over from an earlier one.
 Messages pass as the bytes they are. The end of discovery's stream is passed on, so that Envoy
 begins again with its full requests. Envoy's requests are taken without limit, at most one response
-is under way: with bounds on both sides, each would wait for the other to read.
+is under way: with bounds on both sides, each would wait for the other to read. Load reports pass
+likewise.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 import grpc
 import grpc.aio
@@ -23,6 +25,8 @@ _LOG = structlog.get_logger(__name__)
 _SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 _SOTW = "StreamAggregatedResources"
 _DELTA = "DeltaAggregatedResources"
+_LOADS_SERVICE = "envoy.service.load_stats.v3.LoadReportingService"
+_LOADS = "StreamLoadStats"
 
 _UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 _CHANNEL_OPTIONS = (
@@ -48,8 +52,26 @@ _Call = grpc.aio.StreamStreamCall[bytes, bytes]
 _Method = grpc.aio.StreamStreamMultiCallable[bytes, bytes]
 
 
+class _Observer(Protocol):
+    """Sees what passes."""
+
+    def request(self, data: bytes) -> None: ...
+
+    def response(self, data: bytes) -> None: ...
+
+
+class _Nobody:
+    """Takes no note."""
+
+    def request(self, data: bytes) -> None:
+        pass
+
+    def response(self, data: bytes) -> None:
+        pass
+
+
 class Relay:
-    """Serves both variants of ADS on `listen`, from the discovery at `upstream`."""
+    """Serves both variants of ADS and load reports on `listen`, from discovery at `upstream`."""
 
     def __init__(
         self,
@@ -75,7 +97,15 @@ class Relay:
             _SOTW: grpc.stream_stream_rpc_method_handler(self._sotw),
             _DELTA: grpc.stream_stream_rpc_method_handler(self._delta),
         }
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
+        reports: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            _LOADS: grpc.stream_stream_rpc_method_handler(self._loads)
+        }
+        server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(_SERVICE, handlers),
+                grpc.method_handlers_generic_handler(_LOADS_SERVICE, reports),
+            )
+        )
         server.add_insecure_port(str(self._listen))
         await server.start()
         try:
@@ -110,16 +140,26 @@ class Relay:
         return self._channel
 
     async def _sotw(self, requests: AsyncIterator[bytes], context: _Context) -> None:
-        await self._relay(_SOTW, requests, context)
+        observer = self._observer.stream(delta=False)
+        await self._relay(f"/{_SERVICE}/{_SOTW}", requests, context, observer)
 
     async def _delta(self, requests: AsyncIterator[bytes], context: _Context) -> None:
-        await self._relay(_DELTA, requests, context)
+        observer = self._observer.stream(delta=True)
+        await self._relay(f"/{_SERVICE}/{_DELTA}", requests, context, observer)
 
-    async def _relay(self, method: str, requests: AsyncIterator[bytes], context: _Context) -> None:
-        open_call: _Method = self._open_channel.stream_stream(f"/{_SERVICE}/{method}")
+    async def _loads(self, requests: AsyncIterator[bytes], context: _Context) -> None:
+        await self._relay(f"/{_LOADS_SERVICE}/{_LOADS}", requests, context, _Nobody())
+
+    async def _relay(
+        self,
+        method: str,
+        requests: AsyncIterator[bytes],
+        context: _Context,
+        observer: _Observer,
+    ) -> None:
+        open_call: _Method = self._open_channel.stream_stream(method)
         # Wait for a connection rather than fail: the channel has a back-off, one is enough.
         call: _Call = open_call(wait_for_ready=True)
-        observer = self._observer.stream(delta=method == _DELTA)
         _LOG.debug("stream opened", method=method)
         try:
             code, details = await _pump(call, requests, context, observer)
@@ -134,7 +174,7 @@ async def _pump(
     call: _Call,
     requests: AsyncIterator[bytes],
     context: _Context,
-    observer: observation.StreamObserver,
+    observer: _Observer,
 ) -> tuple[grpc.StatusCode, str]:
     """Move messages both ways until discovery ends the stream; with which status.
 

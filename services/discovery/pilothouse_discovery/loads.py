@@ -15,10 +15,13 @@ from typing import Any, Final
 import prometheus_client
 
 from pilothouse.api.envoy.config.endpoint.v3 import load_report_pb2
-from pilothouse.envoy import names
+from pilothouse.envoy import bootstrap, names
 from pilothouse.model import keys, services
+from pilothouse.routing import plan
 
 UNKNOWN: Final = "unknown"
+_OWN: Final = frozenset({bootstrap.XDS_CLUSTER, bootstrap.PEERS_CLUSTER})
+"""Clusters that Envoy has from its bootstrap."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -84,6 +87,8 @@ class Loads:
         running: dict[str, int] = {}
         for cluster in reported:
             service = self._service(cluster.cluster_name)
+            if service is None:
+                continue
             load = self._loads.setdefault(service, Load())
             load.dropped += cluster.total_dropped_requests
             self._requests.labels(service, "dropped").inc(cluster.total_dropped_requests)
@@ -113,11 +118,16 @@ class Loads:
         running = sum(self._loads[service].in_progress.values())
         self._in_progress.labels(service).set(running)
 
-    def _service(self, cluster: str) -> str:
+    def _service(self, cluster: str) -> str | None:
+        """Whose cluster it is; None for what a proxy asks of its application or of discovery."""
+        if cluster in _OWN:
+            return None
         try:
             key = names.parse_cluster(cluster)
         except ValueError:
             return UNKNOWN
+        if key.direction is plan.Direction.INBOUND:
+            return None
         if key.service is None or not self._known(key.service, key.external):
             return UNKNOWN
         return f"{'external:' if key.external else ''}{key.service.name}.{key.service.namespace}"

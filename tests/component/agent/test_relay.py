@@ -17,6 +17,7 @@ from tests.support.waiting import eventually
 
 SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 SOTW, DELTA = "StreamAggregatedResources", "DeltaAggregatedResources"
+LOADS_SERVICE, LOADS = "envoy.service.load_stats.v3.LoadReportingService", "StreamLoadStats"
 
 # Test client and server set no limit of their own: what is shown is that the relay has none.
 UNLIMITED = (("grpc.max_receive_message_length", -1),)
@@ -30,7 +31,10 @@ async def relayed(folder: Path, serve: Serve) -> AsyncIterator[grpc.aio.Channel]
     upstream = grpc.aio.server(options=UNLIMITED)
     handler = grpc.stream_stream_rpc_method_handler(serve)
     upstream.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(SERVICE, {SOTW: handler, DELTA: handler}),)
+        (
+            grpc.method_handlers_generic_handler(SERVICE, {SOTW: handler, DELTA: handler}),
+            grpc.method_handlers_generic_handler(LOADS_SERVICE, {LOADS: handler}),
+        )
     )
     address = f"unix:{folder / 'upstream.sock'}"
     upstream.add_insecure_port(address)
@@ -49,6 +53,20 @@ async def relayed(folder: Path, serve: Serve) -> AsyncIterator[grpc.aio.Channel]
             yield channel
     finally:
         await upstream.stop(grace=None)
+
+
+async def test_load_reports_pass_likewise(tmp_path: Path):
+    """Both ways, and unread."""
+
+    async def echo(requests: AsyncIterator[bytes], context: Any) -> None:
+        async for request in requests:
+            await context.write(request[::-1])
+
+    async with relayed(tmp_path, echo) as channel:
+        call = channel.stream_stream(f"/{LOADS_SERVICE}/{LOADS}")()
+        await call.write(b"\xff\x01")
+        assert await call.read() == b"\x01\xff"
+        call.cancel()
 
 
 def open_stream(channel: grpc.aio.Channel, method: str = SOTW) -> Any:
