@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Self
 
 import prometheus_client
 
@@ -23,6 +24,12 @@ class Limits(NamedTuple):
     keepalive_timeout: float
     min_ping_interval: float
     max_request_bytes: int
+
+    @classmethod
+    def read(cls, numbers: Sequence[float]) -> Self:
+        """Take what another process was told, field by field."""
+        *times, size = numbers
+        return cls._make((*times, int(size)))
 
     def options(self, *, reuse_port: bool = False) -> serving.GrpcOptions:
         """For a gRPC server."""

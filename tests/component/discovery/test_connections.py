@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 
 import grpc
@@ -57,6 +58,37 @@ def test_nonsense_is_wrong_use(wrong: tuple[str, str]) -> None:
     """And is told by the name of its flag."""
     with pytest.raises(commandline.UsageError, match=wrong[0]):
         settings.read(wrong)
+
+
+def test_another_process_can_be_told() -> None:
+    """As numbers."""
+    chosen = _limits("--max-connection-age", "12.5", "--max-new-streams-per-second", "3")
+    assert connections.Limits.read(tuple(chosen)) == chosen
+    assert chosen.options().max_connection_age == 12.5
+
+
+async def test_p73_each_worker_lets_in_so_many(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three streams to two workers that take one each, one at least is refused."""
+    monkeypatch.setenv("PILOTHOUSE_MAX_NEW_STREAMS_PER_SECOND", "0.001")
+    monkeypatch.setenv("PILOTHOUSE_WORKERS", "2")
+    async with contextlib.AsyncExitStack() as stack:
+        running = await stack.enter_async_context(support.serving(folder))
+        workers = running.server.workers
+        assert workers is not None
+        await waiting.eventually(lambda: workers.check().ok)
+        proxies = [
+            await stack.enter_async_context(support.connected(running.address, NODE.format(number)))
+            for number in range(3)
+        ]
+
+        def settled() -> bool:
+            return all(one.names(types.CLUSTER) or one.ended is not None for one in proxies)
+
+        await waiting.eventually(settled, 45)
+        ends = {one.ended for one in proxies} - {None}
+        assert ends == {grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 
 async def test_p73_a_fleet_that_comes_at_once_is_let_in_one_by_one(

@@ -34,6 +34,8 @@ class Hello(NamedTuple):
     """Where the parent answers the calls that a worker passes on, in gRPC's form."""
     write_timeout: float
     shutdown_grace: float
+    limits: tuple[float, ...]
+    """The numbers of `connections.Limits`."""
 
 
 class Serving(NamedTuple):

@@ -23,7 +23,7 @@ import structlog
 from pilothouse.adapters import process
 from pilothouse.adapters.rpc import serving, web
 from pilothouse.xds import status
-from pilothouse_discovery import settings
+from pilothouse_discovery import connections, settings
 from pilothouse_discovery.workers import links, messages, ports
 
 _LOG = structlog.get_logger(__name__)
@@ -46,6 +46,7 @@ def of(chosen: settings.Settings, host: links.Host) -> Pool:
             calls=f"unix-abstract:{_abstract_name()}",
             write_timeout=chosen.write_timeout,
             shutdown_grace=chosen.shutdown_grace,
+            limits=tuple(connections.of(chosen)),
         ),
         log=(chosen.log_level, chosen.log_format),
     )

@@ -22,7 +22,7 @@ from pilothouse.adapters import telemetry
 from pilothouse.adapters.rpc import serving, streams
 from pilothouse.api.envoy.service.status.v3 import csds_pb2
 from pilothouse.xds import requests
-from pilothouse_discovery import client_status, memory, passed, sessions
+from pilothouse_discovery import client_status, connections, memory, passed, sessions
 from pilothouse_discovery.workers import messages, passing, reporting
 
 _LOG = structlog.get_logger(__name__)
@@ -78,8 +78,14 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until the parent says stop or is gone, or ``stop`` is set."""
         hello = self._hello
-        server = serving.GrpcServer(options=serving.GrpcOptions(reuse_port=True))
-        xds = streams.XdsServer(self._reporter, write_timeout=hello.write_timeout, per_type=True)
+        limits = connections.Limits.read(hello.limits)
+        server = serving.GrpcServer(options=limits.options(reuse_port=True))
+        xds = streams.XdsServer(
+            self._reporter,
+            write_timeout=hello.write_timeout,
+            per_type=True,
+            admitting=limits.admission(),
+        )
         xds.add_to(server)
         async with grpc.aio.insecure_channel(hello.calls, options=_UNLIMITED) as channel:
             server.server.add_generic_rpc_handlers((passing.Passing(channel, passed.SERVICES),))

@@ -10,7 +10,7 @@ import pytest
 from pilothouse_discovery.workers import messages
 
 SAID: list[messages.Message] = [
-    messages.Hello(messages.VERSION, "127.0.0.1:15010", "unix-abstract:x", 30.0, 5.0),
+    messages.Hello(messages.VERSION, "127.0.0.1:15010", "unix-abstract:x", 30.0, 5.0, (1.5, 2)),
     messages.Serving(),
     messages.Resource(7, "t", "näme", "v", b"\x00\xff", (("u", "other"),), b""),
     messages.Layer(8, 0, (("t", "gone"),), (7,)),
