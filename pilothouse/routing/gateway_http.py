@@ -63,7 +63,9 @@ def hosts(
                     continue
                 if owner is not None and owner.listener.redirect_port is not None:
                     continue
-                by_host.setdefault(host, {})[attached.bound.rule.key] = attached.bound
+                bounds, key = by_host.setdefault(host, {}), attached.bound.rule.key
+                before = bounds.get(key, attached.bound)
+                bounds[key] = rules.together(before, attached.bound)
                 origins.setdefault(host, set()).update(one.served.gateway.origins)
     site = catalogue.Site(port=listeners[0].listener.port, gateway=True)
     found = []

@@ -137,6 +137,20 @@ def at(bound: Bound, place: keys.ObjectKey) -> Bound:
     return dataclasses.replace(bound, rule=rule, sources=_sources(rule))
 
 
+def together(one: Bound, other: Bound) -> Bound:
+    """A rule where it is by two of its parents: with the HTTP matches for either."""
+    if one.rule.routes == other.rule.routes:
+        return one
+    found: dict[int, parsed.RuleRoute] = {}
+    for route in (*one.rule.routes, *other.rule.routes):
+        known = found.get(route.position, route)
+        matches = {match.position: match for match in (*known.matches, *route.matches)}
+        ordered = tuple(matches[position] for position in sorted(matches))
+        found[route.position] = dataclasses.replace(route, matches=ordered)
+    routes = tuple(found[position] for position in sorted(found))
+    return dataclasses.replace(one, rule=dataclasses.replace(one.rule, routes=routes))
+
+
 def routable_ports(
     service: registry.Service, transport: parsed.Transport = "http"
 ) -> tuple[registry.Port, ...]:

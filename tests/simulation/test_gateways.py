@@ -290,6 +290,36 @@ def test_an_external_service_behind_a_gateway():
     assert outcome.addresses == {"external bank.default:80": ("bank.example:8443",)}
 
 
+def test_a_rule_at_two_gateways_that_share_a_port():
+    """Each match is for its gateway; both are for a host that both have."""
+    second = meshes.gateway(
+        "second",
+        "{selector: {app: edge}, listeners: [{name: http, port: 80, protocol: HTTP,"
+        " hosts: [b.com]}]}",
+    )
+    rule = meshes.rule(
+        "both",
+        """{parents: [{gateway: edge}, {gateway: second}], hosts: [a.com, b.com], http: [
+          {matches: [{path: {exact: /one}, gateways: [second]},
+            {path: {exact: /two}, gateways: [edge]}], destinations: [{service: shop}]},
+          {matches: [{path: {exact: /three}, gateways: [edge]}],
+            destinations: [{service: cart}]}]}""",
+    )
+    found = {
+        f"{host}{path}": visit(f"http://{host}{path}", second, rule).status
+        for host in ("a.com", "b.com")
+        for path in ("/one", "/two", "/three")
+    }
+    assert found == {
+        "a.com/one": 404,
+        "a.com/two": 0,
+        "a.com/three": 0,
+        "b.com/one": 0,
+        "b.com/two": 0,
+        "b.com/three": 0,
+    }
+
+
 def test_rules_of_services_do_not_apply_at_gateways():
     """A destination is a plain service there."""
     mesh_rule = meshes.rule(
