@@ -27,7 +27,7 @@ from pilothouse.xds import types
 
 SUBSCRIBE_SECONDS = 240.0
 
-_METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 _CHANNEL = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_receive_message_length", -1),
@@ -37,7 +37,7 @@ LDS, RDS = types.LISTENER.type_url, types.ROUTE.type_url
 
 Held = Mapping[str, Mapping[str, str]]
 """Type URL to name to version."""
-_Call = grpc.aio.StreamStreamCall[bytes, bytes]
+Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 class Tally:
@@ -98,7 +98,7 @@ class DeltaClient:
         """Open the stream and acknowledge everything, until cancelled."""
         channel = grpc.aio.insecure_channel(self._address, options=_CHANNEL)
         try:
-            call: _Call = channel.stream_stream(_METHOD)()
+            call: Call = channel.stream_stream(METHOD)()
             await self._ask(call, CDS, node=self._node)
             for url, held in self._wants.held.items():
                 if url != CDS:
@@ -110,7 +110,7 @@ class DeltaClient:
             await channel.close()
 
     async def _ask(
-        self, call: _Call, url: str, names: Iterable[str] = (), node: base_pb2.Node | None = None
+        self, call: Call, url: str, names: Iterable[str] = (), node: base_pb2.Node | None = None
     ) -> None:
         await call.write(
             discovery_pb2.DeltaDiscoveryRequest(
@@ -121,7 +121,7 @@ class DeltaClient:
             ).SerializeToString()
         )
 
-    async def _answer(self, call: _Call, response: discovery_pb2.DeltaDiscoveryResponse) -> None:
+    async def _answer(self, call: Call, response: discovery_pb2.DeltaDiscoveryResponse) -> None:
         url = response.type_url
         ack = discovery_pb2.DeltaDiscoveryRequest(type_url=url, response_nonce=response.nonce)
         await call.write(ack.SerializeToString())
@@ -138,7 +138,7 @@ class DeltaClient:
         if first and url not in self._wants.held:
             await self._follow(call, response)
 
-    async def _follow(self, call: _Call, response: discovery_pb2.DeltaDiscoveryResponse) -> None:
+    async def _follow(self, call: Call, response: discovery_pb2.DeltaDiscoveryResponse) -> None:
         """Ask for what the first response of a type leads to, in Envoy's order."""
         match response.type_url:
             case types.CLUSTER.type_url:
