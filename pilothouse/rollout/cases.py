@@ -97,6 +97,13 @@ class Cases(Generic[P]):
         """
         return self._look(lambda case: self._after(case, proxy, accepted=holds(case.versions)))
 
+    def accepted(self, config: objects.Config) -> None:
+        """Note that some proxy that refuses was found to accept this content of an object."""
+        case = self.known(config)
+        if case is not None and case.scope is attribution.Scope.OPEN:
+            case.scope = attribution.Scope.PROXY
+            self._open -= 1
+
     def gone(self, proxy: P) -> tuple[Case[P], ...]:
         """Note that a proxy will not answer any more; the cases that this decided."""
         return self._look(lambda case: self._after(case, proxy, accepted=False))

@@ -17,6 +17,7 @@ Rules of this file:
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Final
 
@@ -24,9 +25,9 @@ import structlog
 
 from pilothouse.config import admission, objects
 from pilothouse.model import changes, keys
-from pilothouse.rollout import attribution, cases, ledger, trials
-from pilothouse.xds import resources, types
-from pilothouse_discovery import clients, records
+from pilothouse.rollout import attribution, cases, trials
+from pilothouse.xds import types
+from pilothouse_discovery import clients, held_counts, records, suspicion
 
 _LOG = structlog.get_logger(__name__)
 
@@ -94,6 +95,7 @@ class Holding:
                 self._end_search(record)
             record.waits_for = None  # it refuses again what it refused
             record.holds = {k: one for k, one in record.holds.items() if now.get(k) == one.config}
+            record.cleared = {k: one for k, one in record.cleared.items() if now.get(k) == one}
             self._hold(client, record)
         for name, held in tuple(self._parted.items()):
             left = {key: one for key, one in held.items() if now.get(key) == one.config}
@@ -157,10 +159,10 @@ class Holding:
             record.confirmed = record.view
             if record.lagging:
                 record.lagging = {u: v for u, v in record.lagging.items() if u in refusals}
-        if self._cases.undecided:
-            self._decided(self._cases.answered(client, lambda found: records.runs(client, found)))
         if refusals and record.waits_for is None:
             self._begin_search(client, record, refusals)
+        if self._cases.undecided and not self.searched(client):
+            self._decided(self._cases.answered(client, lambda found: records.runs(client, found)))
 
     # Searching
 
@@ -168,18 +170,10 @@ class Holding:
         self, client: clients.Client, record: records.Record, refusals: Mapping[str, str]
     ) -> None:
         for url in sorted(refusals, key=lambda one: types.of(one).order):
-            search = self._suspicion(client, record, url, refusals[url])
+            search = suspicion.of(client, record, url, refusals[url], known=self._cases.known)
             if search is None:
                 continue
-            known = [
-                case
-                for key in sorted(search.trial.suspects)
-                if (case := self._cases.known(search.now[key])) is not None
-            ]
-            if known:
-                for case in known:
-                    self._hold_one(record, case.config, search.before, search.words)
-            elif search.group in self._searches:
+            if search.group in self._searches:
                 record.waits_for = search.group
             else:
                 record.search = search
@@ -192,41 +186,6 @@ class Holding:
                 )
             self._hold(client, record)
             return
-
-    def _suspicion(
-        self, client: clients.Client, record: records.Record, url: str, words: str
-    ) -> records.Search | None:
-        """The search that a refusal gives rise to; None if there is nothing to search for."""
-        stream = client.session.stream
-        target = stream.target
-        if target is None or attribution.is_local(url, words):
-            return None
-        version = target.version(url)
-        if record.tried.get(url) == version:
-            return None
-        acked = stream.acked(url)
-        fresh = acked is resources.Snapshot.EMPTY
-        before = {} if fresh else record.lagging.get(url, record.confirmed)
-        changed = resources.diff(acked, target, url).changed
-        told = attribution.without_local(words)
-        found = attribution.suspects(changed, before=before, now=record.view, words=told)
-        if fresh and stream.claimed(url):
-            known = (key for key in found.others if self._cases.known(record.view[key]))
-            found = attribution.Suspects(named=(*found.named, *known))
-        if not found:
-            record.tried[url] = version
-            _LOG.warning("nobody to blame for a refusal", node=client.name, type=url, reason=words)
-            return None
-        return records.Search(
-            type_url=url,
-            version=version,
-            words=told,
-            group=(url, frozenset((one.name, one.version) for one in changed), found),
-            trial=trials.begin(found.named, found.others),
-            before=before,
-            now=record.view,
-            changed=changed,
-        )
 
     def _answer(
         self,
@@ -242,13 +201,13 @@ class Holding:
         if search.trial.done:
             self._found(client, record, search)
         self._hold(client, record)
+        if search.trial.done:
+            self.look(client)  # it may have what is held from now on already
 
     def _found(
         self, client: clients.Client, record: records.Record, search: records.Search
     ) -> None:
         """A search has ended: hold the culprits for all that refuse the same."""
-        waiting = self._end_search(record)
-        concerned = [(client, record), *((one, self._records[one]) for one in waiting)]
         culprits = search.trial.culprits
         _LOG.warning(
             "what is refused was found" if culprits else "nobody to blame for a refusal",
@@ -257,16 +216,51 @@ class Holding:
             reason=search.words,
             objects=[str(key) for key in culprits],
         )
-        for _, each in concerned:
+        for key in search.trial.cleared:
+            record.cleared[key] = search.now[key]
+            self._cases.accepted(search.now[key])
+        waiting = self._end_search(record)
+        odd: tuple[keys.ObjectKey, ...] = ()
+        if search.first is None:
             if not culprits:
-                each.tried[search.type_url] = search.version
-            for key in culprits:
-                before = each.lagging.get(search.type_url, each.confirmed)
-                self._hold_one(each, search.now[key], before, search.words)
-        for other in waiting:
-            self._hold(other, self._records[other])
-        for key in culprits:
-            self._open_case(search, key, client, {one for one, _ in concerned})
+                record.tried[search.type_url] = search.version
+                for one in waiting:
+                    self._records[one].tried[search.type_url] = _version(one, search.type_url)
+            self._hold_all(client, search, culprits)
+            if len(culprits) > 1 and waiting:
+                self._ask_another(client, search, waiting)
+                return
+            agreed = culprits
+        else:
+            self._hold_all(client, search, culprits)
+            waiting = (*waiting, search.first)
+            agreed, odd = culprits, search.trial.cleared
+        for one in waiting:
+            self._hold_all(one, search, agreed)
+        for key in agreed:
+            self._open_case(search, key, client, refusing={client, *waiting}, accepted=False)
+        for key in odd:
+            self._open_case(search, key, client, refusing={client, *waiting}, accepted=True)
+
+    def _ask_another(
+        self, client: clients.Client, search: records.Search, waiting: tuple[clients.Client, ...]
+    ) -> None:
+        """Have a second client say which of several culprits it refuses too.
+
+        One culprit alone is why everybody refuses. Of several, some may be the first one's own.
+        """
+        second, *rest = waiting
+        for one in rest:
+            self._records[one].waits_for = search.group
+        record = self._records[second]
+        record.search = dataclasses.replace(
+            search,
+            trial=trials.begin(search.trial.culprits),
+            before=record.lagging.get(search.type_url, record.confirmed),
+            first=client,
+        )
+        self._searches[search.group] = second
+        self._hold(second, record)
 
     def _end_search(self, record: records.Record) -> tuple[clients.Client, ...]:
         """Forget a search; those that waited for it look again when they are served."""
@@ -285,15 +279,19 @@ class Holding:
 
     # Holding
 
-    def _hold_one(
-        self,
-        record: records.Record,
-        config: objects.Config,
-        before: attribution.InForce,
-        words: str,
+    def _hold_all(
+        self, client: clients.Client, search: records.Search, found: Iterable[keys.ObjectKey]
     ) -> None:
-        instead = self._instead(config, before)
-        record.holds[config.key] = records.Hold(config=config, instead=instead, words=words)
+        """Hold objects for a client, as they were when it accepted last."""
+        record = self._records.get(client)
+        if record is None:
+            return  # it went away meanwhile
+        before = record.lagging.get(search.type_url, record.confirmed)
+        for key in found:
+            config = search.now[key]
+            instead = self._instead(config, before)
+            record.holds[key] = records.Hold(config=config, instead=instead, words=search.words)
+        self._hold(client, record)
 
     def _instead(
         self, config: objects.Config, before: attribution.InForce
@@ -311,7 +309,7 @@ class Holding:
         if search is not None:
             tried = search.trial.held
             held |= {key: self._instead(search.now[key], search.before) for key in tried}
-        if search or held or record.waits_for:
+        if search or held or record.waits_for or record.cleared:
             self._special.add(client)
         else:
             self._special.discard(client)
@@ -329,18 +327,30 @@ class Holding:
         search: records.Search,
         key: keys.ObjectKey,
         client: clients.Client,
+        *,
         refusing: set[clients.Client],
+        accepted: bool,
     ) -> None:
         versions = frozenset(
             (one.type_url, one.name, one.version) for one in search.changed if key in one.origins
         )
         others = [one for one in self._records if one not in refusing]
-        waiting = [one for one in others if records.is_to_run(one, versions)]
+        config = search.now[key]
+        waiting = [
+            one
+            for one in others
+            if records.is_to_run(one, versions)
+            or (self.searched(one) and self._records[one].view.get(key) == config)
+        ]
         case = self._cases.open(
-            search.now[key],
+            config,
             versions=versions,
             words=f"{client.name}: {search.words}",
-            accepted=any(records.runs(one, versions) for one in others),
+            accepted=accepted
+            or any(
+                records.runs(one, versions) or self._records[one].cleared.get(key) == config
+                for one in others
+            ),
             waiting=waiting,
         )
         if case.scope is not attribution.Scope.OPEN:
@@ -358,42 +368,17 @@ class Holding:
 
     # What people are told
 
-    def adjusted(
-        self, counts: Mapping[keys.ObjectKey, ledger.Counts]
-    ) -> Mapping[keys.ObjectKey, ledger.Counts]:
-        """The counts with what is held: its proxies do not run the object as it is.
-
-        The ledger sees what a proxy is to hold, and that is the object as it was, or without it.
-        """
-        refused: collections.Counter[keys.ObjectKey] = collections.Counter()
-        missing: collections.Counter[keys.ObjectKey] = collections.Counter()
-        absent: collections.Counter[keys.ObjectKey] = collections.Counter()
-        for client in self._special:
-            record = self._records[client]
-            searched = record.search.trial.suspected if record.search else frozenset()
-            for key in {*record.holds, *searched}:
-                missing[key] += 1
-                refused[key] += key in record.holds
-                absent[key] += not records.needs(client, key)
-        found = dict(counts)
-        for key, times in missing.items():
-            known = found.get(key, ledger.Counts())
-            found[key] = ledger.Counts(
-                needed=known.needed + absent[key],
-                acked=max(0, known.acked - (times - absent[key])),
-                refused=known.refused + refused[key],
-            )
-        return found
+    @property
+    def concerned(self) -> held_counts.Concerned:
+        """The clients that are searched, or have something held."""
+        return {client: self._records[client] for client in self._special}
 
     def searched(self, client: clients.Client) -> bool:
         """Tell whether it is still to be found out what a client refuses."""
         record = self._records.get(client)
         return record is not None and (record.search is not None or record.waits_for is not None)
 
-    def words(self) -> Mapping[keys.ObjectKey, str]:
-        """Of each object that is held for some proxies only: who refuses it, and how."""
-        found: dict[keys.ObjectKey, list[str]] = {}
-        for client in sorted(self._special, key=lambda one: one.name):
-            for key, one in self._records[client].holds.items():
-                found.setdefault(key, []).append(f"{client.name}: {one.words}")
-        return {key: told[0] for key, told in found.items()}
+
+def _version(client: clients.Client, type_url: str) -> str:
+    target = client.session.stream.target
+    return "" if target is None else target.version(type_url)

@@ -19,7 +19,7 @@ from pilothouse.adapters import telemetry
 from pilothouse.config import objects
 from pilothouse.model import keys
 from pilothouse.rollout import ledger, waves
-from pilothouse_discovery import clients, holding, metrics, statuses
+from pilothouse_discovery import clients, held_counts, holding, metrics, statuses
 
 _LOG = structlog.get_logger(__name__)
 
@@ -170,11 +170,12 @@ class Progress:
         for client in moved:
             self._place(client)
         positions = {clients.position(one): count for one, count in self._groups.items()}
+        concerned = self._holding.concerned
         states = statuses.compute(
             self._observed,
             self._conditions,
-            self._holding.adjusted(ledger.count(positions)),
-            words=self._holding.words(),
+            held_counts.adjusted(concerned, ledger.count(positions)),
+            words=held_counts.words(concerned),
         )
         if states == self.states:
             return

@@ -42,6 +42,8 @@ class Search:
     before: attribution.InForce
     now: attribution.InForce
     changed: tuple[resources.Resource, ...]
+    first: clients.Client | None = None
+    """Who was searched before, if this one is to say which of the culprits it refuses too."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -57,6 +59,8 @@ class Record:
     tried: dict[str, str] = dataclasses.field(default_factory=dict)
     """By type, the version of content for whose refusal nobody is to blame."""
     holds: dict[keys.ObjectKey, Hold] = dataclasses.field(default_factory=dict)
+    cleared: dict[keys.ObjectKey, objects.Config] = dataclasses.field(default_factory=dict)
+    """What it was found not to refuse, while it refused something else."""
     search: Search | None = None
     waits_for: Hashable = None
     """The group of the search whose result it waits for."""

@@ -66,6 +66,18 @@ def test_a_case_ends_with_what_is_in_force() -> None:
     assert book.gone("x") == ()
 
 
+def test_who_refuses_something_else_may_speak_for_an_object() -> None:
+    """Found out by trying: it took this content; what was decided before stays so."""
+    book, case = begun("x")
+    book.accepted(config(generation=2))
+    assert case.scope is OPEN
+    book.accepted(config())
+    assert (case.scope, book.undecided) == (PROXY, False)
+    book, case = begun()
+    book.accepted(config())
+    assert case.scope is FLEET
+
+
 _ANSWERS = strategies.lists(
     strategies.tuples(
         strategies.sampled_from("uvwxyz"), strategies.sampled_from([None, True, False])

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a refusal gives rise to a search, and for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from pilothouse.config import objects
+from pilothouse.rollout import attribution, trials
+from pilothouse.xds import resources
+from pilothouse_discovery import clients, records
+
+_LOG = structlog.get_logger(__name__)
+
+
+def of(
+    client: clients.Client,
+    record: records.Record,
+    type_url: str,
+    words: str,
+    *,
+    known: Callable[[objects.Config], object],
+) -> records.Search | None:
+    """The search that a refusal gives rise to; None if there is nothing to search for.
+
+    Args:
+        client: Who refuses.
+        record: What is known of it; that nobody is to blame is noted there.
+        type_url: What it refuses.
+        words: How.
+        known: Gives something true for contents that somebody was found to refuse.
+    """
+    stream = client.session.stream
+    target = stream.target
+    if target is None or attribution.is_local(type_url, words):
+        return None
+    version = target.version(type_url)
+    if record.tried.get(type_url) == version:
+        return None
+    acked = stream.acked(type_url)
+    fresh = acked is resources.Snapshot.EMPTY
+    before = {} if fresh else record.lagging.get(type_url, record.confirmed)
+    changed = resources.diff(acked, target, type_url).changed
+    told = attribution.without_local(words)
+    found = attribution.suspects(changed, before=before, now=record.view, words=told)
+    hints = [key for key in found.others if known(record.view[key])]
+    named = tuple(sorted((*found.named, *hints)))
+    # Trying others would take from it what it brought along, and what works.
+    others = () if fresh and stream.claimed(type_url) else found.others
+    if not named and not others:
+        record.tried[type_url] = version
+        _LOG.warning("nobody to blame for a refusal", node=client.name, type=type_url, reason=words)
+        return None
+    suspected = attribution.Suspects(named=named, others=others)
+    return records.Search(
+        type_url=type_url,
+        version=version,
+        words=told,
+        group=(type_url, frozenset((one.name, one.version) for one in changed), suspected),
+        trial=trials.begin(named, others),
+        before=before,
+        now=record.view,
+        changed=changed,
+    )
