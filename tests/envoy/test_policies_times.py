@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times that DestinationPolicies set, as a real Envoy keeps them.
+
+Each is shown by what happens first, never by a clock.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from tests.support import backends, envoy_plans, policy_worlds, waiting
+
+pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
+
+CHECK = "interval: 50ms, idleInterval: 50ms, unhealthyThreshold: 1"
+POLICIES = {
+    "hurried": "connectTimeout: 100ms",
+    "patient": "connectTimeout: 30s",
+    "short": f"healthCheck: {{http: {{path: /hold}}, timeout: 50ms, {CHECK}}}",
+    "long": f"healthCheck: {{http: {{path: /hold}}, timeout: 30s, {CHECK}}}",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Late(policy_worlds.World):
+    """A world with endpoints that do not answer."""
+
+    asked: backends.Backend
+    """It is asked how it is, and holds its answer back when told."""
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[int]:
+    """A port whose queue is full: who connects gets no answer at all."""
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind((envoy_plans.LOOPBACK, 0))
+        listening.listen(0)
+        address = listening.getsockname()
+        for _ in range(8):
+            waiting_one = stack.enter_context(socket.socket())
+            waiting_one.settimeout(0)
+            waiting_one.connect_ex(address)
+        yield address[1]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world() -> AsyncIterator[Late]:
+    async with contextlib.AsyncExitStack() as stack:
+        asked = await stack.enter_async_context(backends.backend("asked"))
+        asked.release.set()
+        deaf = stack.enter_context(_deaf())
+        inside = await stack.enter_async_context(
+            policy_worlds.running(
+                {
+                    **dict.fromkeys(("hurried", "patient"), (deaf,)),
+                    **dict.fromkeys(("short", "long"), (asked.port,)),
+                },
+                POLICIES,
+            )
+        )
+        yield Late(inside.envoy, inside.client, asked)
+
+
+async def test_a_connection_is_given_up_in_time(world: Late):
+    """One that is asked for later, with a shorter time, fails first."""
+    patient = asyncio.create_task(world.reached("patient"))
+    try:
+        await waiting.eventually(lambda: world.counter("patient", "upstream_cx_active"))
+        assert await world.reached("hurried") == "503"
+        assert await world.counter("hurried", "upstream_cx_connect_timeout") > 0
+        assert not patient.done()
+        assert await world.counter("patient", "upstream_cx_connect_timeout") == 0
+    finally:
+        patient.cancel()
+        await asyncio.wait((patient,))
+
+
+async def test_a_check_fails_when_its_answer_takes_too_long(world: Late):
+    """With a longer time, the first one still waits when many others have failed."""
+
+    async def counts(service: str) -> list[int]:
+        kinds = ("attempt", "success", "failure")
+        return [await world.counter(service, f"health_check.{kind}") for kind in kinds]
+
+    async def many() -> bool:
+        _, _, failures = await counts("short")
+        return failures >= 5
+
+    world.asked.release.clear()
+    await waiting.eventually(many)
+
+    async def one_waits() -> bool:
+        attempts, successes, failures = await counts("long")
+        assert failures == 0
+        return attempts - successes == 1
+
+    await waiting.eventually(one_waits)
