@@ -33,7 +33,10 @@ def cases(block: int) -> list[worlds.Case]:
         world, asked = worlds.case(seed, requests=REQUESTS, rules=1 + seed % 5)
         plain = [
             # Who comes in the clear to a gateway cannot have come with https.
-            (each, request if each.port is None else dataclasses.replace(request, scheme="http"))
+            (
+                reference_envoy.moved_client(each, block),
+                request if each.port is None else dataclasses.replace(request, scheme="http"),
+            )
             for each, request in asked
         ]
         found.append((reference_envoy.moved(world, block), plain))

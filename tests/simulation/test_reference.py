@@ -212,6 +212,11 @@ def _every_match(rule: Any) -> Iterator[Any]:
         yield from route.get("matches", ())
 
 
+def _at_gateways(rule: Any) -> bool:
+    """Whether a rule is at gateways only, where no source is tested."""
+    return all("gateway" in parent for parent in rule["spec"]["parents"])
+
+
 OVERSEEN: dict[str, tuple[str, Callable[[Any], Iterator[Any]]]] = {
     "priority": ("priority", _specs),
     "hosts": ("hosts", _specs),
@@ -225,6 +230,8 @@ OVERSEEN: dict[str, tuple[str, Callable[[Any], Iterator[Any]]]] = {
     "scheme": ("scheme", _every_match),
     "authority": ("authority", _every_match),
     "cookies": ("cookies", _every_match),
+    "source": ("source", _every_match),
+    "gateways": ("gateways", lambda rule: _every_match(rule) if _at_gateways(rule) else iter(())),
     "faults": ("fault", _routes),
     "preflights": ("cors", _routes),
     "sizes": ("maxRequestBytes", _routes),

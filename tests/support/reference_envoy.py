@@ -64,6 +64,12 @@ def moved(world: worlds.World, block: int) -> worlds.World:
     return found
 
 
+def moved_client(client: values.Client, block: int) -> values.Client:
+    """The same client in such a world."""
+    address = client.address.replace("10.0.0.", f"127.{block}.5.")
+    return dataclasses.replace(client, address=address)
+
+
 def endpoints(every: Sequence[worlds.World]) -> set[tuple[str, int]]:
     """Where the applications of these worlds listen."""
     text = json.dumps(every)
@@ -135,7 +141,7 @@ class Fleet:
 
 
 def _name(number: int, client: values.Client) -> str:
-    return f"{number}|{client.namespace}|{client.port}"
+    return f"{number}|{client.namespace}|{client.address}|{client.port}"
 
 
 @contextlib.asynccontextmanager

@@ -17,6 +17,7 @@ World = Sequence[values.Manifest]
 
 CONSUMER, PRODUCER = 0, 1
 _HTTP = ("http", "http2", "grpc")
+_MESH = frozenset({"mesh"})
 
 
 class Rule(NamedTuple):
@@ -24,6 +25,8 @@ class Rule(NamedTuple):
 
     tier: int
     manifest: values.Manifest
+    ways: frozenset[str]
+    """How requests come to it here: by `mesh`, or by gateways, NAMESPACE/NAME."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,27 +148,66 @@ def _of_parent(world: World, client: str, parent: values.Manifest, port: int) ->
             for each in rule["spec"]["parents"]
         )
         if speaks and space == key(parent)[0]:
-            yield Rule(PRODUCER, rule)
+            yield Rule(PRODUCER, rule, _MESH)
         elif speaks and space == client:
-            yield Rule(CONSUMER, rule)
+            yield Rule(CONSUMER, rule, _MESH)
 
 
 def _at_gateway(world: World, client: values.Client, host: str) -> Site | None:
     """The rules whose hosts are the most specific that the host has, at all listeners of a port."""
     assert client.port is not None
-    by_host: dict[str, dict[tuple[str, str], values.Manifest]] = {}
+    by_host: dict[str, dict[tuple[str, str], set[str]]] = {}
     for gateway in of(world, "MeshGateway"):
         if key(gateway)[0] == client.namespace and _selects(gateway, client):
             for listener in gateway["spec"]["listeners"]:
                 if listener["port"] == client.port:
                     for rule in _admitted(world, gateway, listener["name"]):
                         for one in _hosts(listener, rule):
-                            by_host.setdefault(one, {})[key(rule)] = rule
+                            ways = by_host.setdefault(one, {}).setdefault(key(rule), set())
+                            ways.add(_way(gateway))
     domain = _most_specific(by_host, host)
     if domain is None:
         return None
-    rules = tuple(Rule(PRODUCER, rule) for rule in by_host[domain].values())
-    return Site(client.port, rules)
+    rules = [
+        Rule(PRODUCER, rule, frozenset(by_host[domain][key(rule)]))
+        for rule in of(world, "RouteRule")
+        if key(rule) in by_host[domain]
+    ]
+    return Site(client.port, tuple(rules))
+
+
+def is_for(world: World, client: values.Client, rule: Rule, match: values.Manifest) -> bool:
+    """Whether a match of a rule is for the requests of a client."""
+    space = key(rule.manifest)[0]
+    ways = _ways(rule.manifest, match)
+    if ways and not ways & rule.ways:
+        return False
+    source = match.get("source", {})
+    return (
+        source.get("namespace") in (None, client.namespace)
+        and set(source.get("labels", {}).items()) <= set(client.labels)
+        and (
+            "service" not in source
+            or client.address in _members(world, source.get("namespace", space), source["service"])
+        )
+    )
+
+
+def _members(world: World, namespace: str, name: str) -> set[str]:
+    """Addresses of the endpoints of a service."""
+    service = named(world, "Service", namespace, name)
+    if service is None or not service["spec"].get("selector"):
+        return set()
+    wanted = set(service["spec"]["selector"].items())
+    return {
+        pod["status"]["podIP"]
+        for pod in of(world, "Pod")
+        if key(pod)[0] == namespace and wanted <= set(pod["metadata"]["labels"].items())
+    }
+
+
+def _way(gateway: values.Manifest) -> str:
+    return "/".join(key(gateway))
 
 
 def _selects(gateway: values.Manifest, client: values.Client) -> bool:
@@ -176,12 +218,29 @@ def _admitted(world: World, gateway: values.Manifest, listener: str) -> Iterable
     allowed = gateway["spec"].get("allowedNamespaces") or [key(gateway)[0]]
     for rule in of(world, "RouteRule"):
         space = key(rule)[0]
-        if ("*" in allowed or space in allowed) and any(
+        attached = any(
             (each.get("namespace", space), each.get("gateway")) == key(gateway)
             and each.get("listener") in (None, listener)
             for each in rule["spec"]["parents"]
-        ):
+        )
+        # A rule that has no match for a gateway has no hosts there.
+        if attached and ("*" in allowed or space in allowed) and _speaks_at(rule, _way(gateway)):
             yield rule
+
+
+def _speaks_at(rule: values.Manifest, way: str) -> bool:
+    routes = [*rule["spec"].get("http", ()), *rule["spec"].get("grpc", ())]
+    matches = [match for route in routes for match in route.get("matches") or [{}]]
+    return any(way in _ways(rule, match) or not match.get("gateways") for match in matches)
+
+
+def _ways(rule: values.Manifest, match: values.Manifest) -> set[str]:
+    """By which ways requests must come for a match; empty for any."""
+    space = key(rule)[0]
+    return {
+        name if "/" in name or name == "mesh" else f"{space}/{name}"
+        for name in match.get("gateways", ())
+    }
 
 
 def _hosts(listener: Any, rule: values.Manifest) -> set[str]:

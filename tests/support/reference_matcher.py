@@ -39,7 +39,7 @@ def verdict(world: hosts.World, client: values.Client, request: values.Request) 
     if site is None:
         return values.Verdict(status=404)
     arrived = conditions.Arrived(request, site.port)
-    found = sorted(_candidates(site, arrived), key=lambda each: each.order)
+    found = sorted(_candidates(world, client, site, arrived), key=lambda each: each.order)
     if found:
         best = found[0]
         return actions.apply(world, site, best.rule, best.name, best.route, best.match, arrived)
@@ -51,11 +51,14 @@ def verdict(world: hosts.World, client: values.Client, request: values.Request) 
     return actions.apply(world, site, None, "default", {}, {}, arrived)
 
 
-def _candidates(site: hosts.Site, arrived: conditions.Arrived) -> Iterator[Candidate]:
-    for tier, rule in site.rules:
+def _candidates(
+    world: hosts.World, client: values.Client, site: hosts.Site, arrived: conditions.Arrived
+) -> Iterator[Candidate]:
+    for each in site.rules:
+        tier, rule, _ = each
         spec = rule["spec"]
-        routes = [(False, *each) for each in enumerate(spec.get("http", ()))]
-        routes += [(True, *each) for each in enumerate(spec.get("grpc", ()))]
+        routes = [(False, *one) for one in enumerate(spec.get("http", ()))]
+        routes += [(True, *one) for one in enumerate(spec.get("grpc", ()))]
         for position, (grpc, index, route) in enumerate(routes):
             for number, match in enumerate(route.get("matches") or [{}]):
                 if grpc:
@@ -64,7 +67,7 @@ def _candidates(site: hosts.Site, arrived: conditions.Arrived) -> Iterator[Candi
                 else:
                     takes = conditions.http_takes(match, arrived, cors="cors" in route)
                     precedence = conditions.http_precedence(match)
-                if takes:
+                if takes and hosts.is_for(world, client, each, match):
                     priority = spec.get("priority", 0)
                     place = (hosts.age(rule), position, number)
                     order = (tier, -priority, precedence, *place)

@@ -50,7 +50,7 @@ class Planned:
         """What the proxy of a client is sent."""
         role = proxy.Role.SIDECAR if client.port is None else proxy.Role.GATEWAY
         node = proxy.NodeId(
-            role=role, address="10.0.9.9", name="client", namespace=client.namespace
+            role=role, address=client.address, name="client", namespace=client.namespace
         )
         of = proxy.Proxy(id=node, labels=keys.labels(dict(client.labels)), **parts)
         return self._translator.snapshot(meshes.planned(self.mesh, of), {})

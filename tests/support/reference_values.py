@@ -28,7 +28,8 @@ class Client:
 
     namespace: str
     labels: tuple[tuple[str, str], ...] = ()
-    """Of a gateway proxy."""
+    """Of its workload, or of a gateway proxy."""
+    address: str = "10.0.9.9"
     port: int | None = None
     """Of a gateway; None for a sidecar."""
 

@@ -85,7 +85,7 @@ def route(host: route_components_pb2.VirtualHost, seen: Seen) -> route_component
 
 _KNOWN = {
     *("prefix", "path", "safe_regex", "path_separated_prefix", "path_match_policy"),
-    *("case_sensitive", "headers", "query_parameters", "runtime_fraction"),
+    *("connect_matcher", "case_sensitive", "headers", "query_parameters", "runtime_fraction"),
 }
 
 
@@ -98,13 +98,13 @@ def _takes(match: route_components_pb2.RouteMatch, seen: Seen) -> bool:
         if fraction.numerator != 100 * 100 ** int(fraction.denominator):
             raise ValueError("a route that takes a part of its requests")
     return (
-        _path(match, seen.path.partition("?")[0])
+        _path(match, seen.path.partition("?")[0], seen.method)
         and all(header(one, seen) for one in match.headers)
         and all(_parameter(one, seen) for one in match.query_parameters)
     )
 
 
-def _path(match: route_components_pb2.RouteMatch, path: str) -> bool:
+def _path(match: route_components_pb2.RouteMatch, path: str, method: str) -> bool:
     sensitive = not match.HasField("case_sensitive") or match.case_sensitive.value
     fold: Callable[[str], str] = str if sensitive else str.lower
     match match.WhichOneof("path_specifier"):
@@ -117,6 +117,8 @@ def _path(match: route_components_pb2.RouteMatch, path: str) -> bool:
             return fold(path) == wanted or fold(path).startswith(wanted + "/")
         case "safe_regex":
             return re.fullmatch(match.safe_regex.regex, path) is not None
+        case "connect_matcher":
+            return method == "CONNECT"
         case "path_match_policy":
             return re.fullmatch(template_expression(template_of(match)), path) is not None
         case other:

@@ -20,6 +20,17 @@ from tests.support import reference_values as values
 World = Sequence[values.Manifest]
 EDGE = (("app", "edge"),)
 NAMESPACES = ("default", "shop", "team")
+_CLIENTS = (
+    *(values.Client(namespace=namespace) for namespace in NAMESPACES),
+    values.Client(
+        namespace="default",
+        labels=(("app", "reviews"), ("version", "v1")),
+        address="10.0.0.1",
+    ),
+    values.Client(
+        namespace="shop", labels=(("app", "cart"), ("version", "v2")), address="10.0.0.4"
+    ),
+)
 API = "pilothouse.dev/v1alpha1"
 
 
@@ -196,12 +207,35 @@ def _rule(name: str, source: _Bytes, parents: Sequence[dict[str, Any]]) -> dict[
     for number, route in enumerate(spec["http"]):
         if "name" in route:
             route["name"] = f"route-{number}"
-    spec |= source.pick(({}, {}, {"grpc": [source.pick(_CALLS)]}))
+    spec |= source.pick(({}, {}, {"grpc": [copy.deepcopy(source.pick(_CALLS))]}))
+    for route in (*spec["http"], *spec.get("grpc", ())):
+        route.update(source.pick(({}, {}, {"matches": _for_some(route, source, chosen)})))
     age = source.pick(_AGES)
     made = {"creationTimestamp": age} if age else {}
     return _object("RouteRule", name, spec, namespace=source.pick(NAMESPACES), **made)
 
 
+def _for_some(
+    route: dict[str, Any], source: _Bytes, parents: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The matches of a route, for some clients only."""
+    gateways = [f"default/{each['gateway']}" for each in parents if "gateway" in each]
+    ways: list[dict[str, Any]] = [{"gateways": [each]} for each in gateways]
+    if len(gateways) < len(parents):
+        ways += [{"gateways": ["mesh"]}]
+        ways += [{"source": each, "gateways": ["mesh"]} for each in _SOURCES]
+    if not gateways:
+        ways += [{"source": each} for each in _SOURCES]
+    return [{**match, **source.pick(ways)} for match in route.get("matches") or [{}]]
+
+
+_SOURCES: tuple[dict[str, Any], ...] = (
+    {"namespace": "shop"},
+    {"labels": {"version": "v1"}},
+    {"service": "reviews"},
+    {"service": "reviews", "namespace": "default"},
+    {"service": "cart", "namespace": "shop", "labels": {"version": "v2"}},
+)
 _KNOWN_PATHS = (
     *("/", "/a", "/a/", "/A", "/a/b", "/ab", "/A/b", "/a/b/c", "/b", "//a", "/a/./b", "/b/../a"),
 )
@@ -264,7 +298,7 @@ def _asked(
         port = source.pick((80, 80, 8080))
         client = values.Client(namespace="default", labels=EDGE, port=port)
     else:
-        client = values.Client(namespace=source.pick(NAMESPACES))
+        client = source.pick(_CLIENTS)
     return client, dataclasses.replace(source.pick(_REQUESTS), authority=host)
 
 
@@ -273,7 +307,7 @@ def cases(*, requests: int = 20, most: int = 6) -> st.SearchStrategy[Case]:
     return st.builds(
         _case,
         st.binary(min_size=10, max_size=10),
-        st.lists(st.binary(min_size=24, max_size=24), min_size=1, max_size=most),
+        st.lists(st.binary(min_size=64, max_size=64), min_size=1, max_size=most),
         st.lists(st.binary(min_size=10, max_size=10), min_size=requests, max_size=requests),
     )
 
@@ -283,7 +317,7 @@ def case(seed: int, *, requests: int = 20, rules: int = 4) -> Case:
     source = random.Random(seed)
     return _case(
         source.randbytes(10),
-        [source.randbytes(24) for _ in range(rules)],
+        [source.randbytes(64) for _ in range(rules)],
         [source.randbytes(10) for _ in range(requests)],
     )
 
