@@ -765,7 +765,8 @@ class HttpMatch(_message.Message):
     @_builtins.property
     def gateways(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only requests that come through one of these MeshGateways, `NAME` or `NAMESPACE/NAME`, or with `mesh` those of clients in the mesh.
-        Each is a parent of the rule, or `mesh` where a service is. Unset means all parents.
+        Each is a parent of the rule, or `mesh` where a service is. Unset means all parents. A rule with no match for a gateway has no hosts
+        there.
         """
 
     def __init__(
