@@ -189,6 +189,12 @@ class Discovery:
         self._add_services(server, refresh=workers.refresh)
         everybody.EveryClientStatus(workers).add_to(server)
         server.server.add_insecure_port(workers.calls)
+        if chosen.max_new_streams_per_second:
+            connections.show(
+                self._metrics.registry,
+                waiting=lambda: workers.waiting,
+                refused=lambda: workers.refused,
+            )
         found = debug.pages(self.clients, self.engine, self.progress)["/debug/clients"]
 
         async def listed() -> Any:

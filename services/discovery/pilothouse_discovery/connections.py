@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 import prometheus_client
@@ -51,17 +51,27 @@ class Limits(NamedTuple):
             return None
         made = admission.Admission(self.new_streams_per_second)
         if registry is not None:
-            prometheus_client.Gauge(
-                "pilothouse_xds_streams_waiting",
-                "Streams that wait for their turn to begin",
-                registry=registry,
-            ).set_function(lambda: made.waiting)
-            prometheus_client.Gauge(
-                "pilothouse_xds_streams_refused",
-                "Streams that were refused since the start, as too many began at once",
-                registry=registry,
-            ).set_function(lambda: made.refused)
+            show(registry, waiting=lambda: made.waiting, refused=lambda: made.refused)
         return made
+
+
+def show(
+    registry: prometheus_client.CollectorRegistry,
+    *,
+    waiting: Callable[[], int],
+    refused: Callable[[], int],
+) -> None:
+    """Have metrics of the streams that may not begin."""
+    prometheus_client.Gauge(
+        "pilothouse_xds_streams_waiting",
+        "Streams that wait for their turn to begin",
+        registry=registry,
+    ).set_function(waiting)
+    prometheus_client.Gauge(
+        "pilothouse_xds_streams_refused",
+        "Streams that were refused since the start, as too many began at once",
+        registry=registry,
+    ).set_function(refused)
 
 
 def of(chosen: settings.Settings) -> Limits:

@@ -68,6 +68,7 @@ async def _subscribe_routes(proxies: Sequence[support.Proxy]) -> None:
     await waiting.eventually(lambda: all(proxy.names(types.LISTENER) for proxy in proxies))
     for proxy in proxies:
         await proxy.ask(types.ROUTE.type_url, "http-proxy")
+    await waiting.eventually(lambda: all(proxy.names(types.ROUTE) for proxy in proxies))
 
 
 async def _counted(running: support.Running, *, needed: int, acked: int, refused: int = 0) -> None:
@@ -323,3 +324,30 @@ async def test_a_port_that_is_taken_is_told(folder: pathlib.Path) -> None:
         server = app.Discovery(chosen, telemetry.Telemetry.off())
         with pytest.raises(serving.StartError, match=r"--grpc-address.*the port is in use"):
             await server.run(asyncio.Event())
+
+
+async def test_streams_that_may_not_begin_are_counted(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of all workers together: of three streams two workers let in one each."""
+    monkeypatch.setenv("PILOTHOUSE_MAX_NEW_STREAMS_PER_SECOND", "0.001")
+    async with (
+        support.serving(folder, workers=2) as running,
+        aiohttp.ClientSession() as session,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for number in range(3):
+            await stack.enter_async_context(support.connected(running.address, _node(number)))
+
+        async def counted() -> bool:
+            async with session.get(f"http://{running.http}/metrics") as page:
+                lines = (await page.text()).splitlines()
+            counts = [
+                float(line.rpartition(" ")[2])
+                for line in lines
+                if line.startswith(("pilothouse_xds_streams_refused", "pilothouse_xds_streams_wai"))
+            ]
+            assert len(counts) == 2
+            return sum(counts) >= 1
+
+        await waiting.eventually(counted)

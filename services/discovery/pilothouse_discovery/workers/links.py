@@ -65,6 +65,8 @@ class Link:
         self._wake = asyncio.Event()
         self._questions = itertools.count(1)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self.queued = messages.Queued(0, 0)
+        """How many streams wait to begin at the worker, and were refused."""
         self.serving = asyncio.Event()
         """Set once the worker listens."""
         self.failure = ""
@@ -184,7 +186,7 @@ class Link:
                 self._moved(message)
             case messages.Closed():
                 self._closed(message)
-            case messages.Sent() | messages.Held():
+            case messages.Sent() | messages.Held() | messages.Queued():
                 self._count(message)
             case messages.Answer():
                 waiting = self._asked.get(message.number)
@@ -198,13 +200,16 @@ class Link:
             case _:
                 raise LinkError(f"a worker does not say {type(message).__name__}")
 
-    def _count(self, message: messages.Sent | messages.Held) -> None:
-        if isinstance(message, messages.Held):
-            self._host.held(message.seconds)
-            return
-        for url, sizes in message.sizes:
-            for size in sizes:
-                self._host.written(url, size)
+    def _count(self, message: messages.Sent | messages.Held | messages.Queued) -> None:
+        match message:
+            case messages.Held():
+                self._host.held(message.seconds)
+            case messages.Queued():
+                self.queued = message
+            case messages.Sent():
+                for url, sizes in message.sizes:
+                    for size in sizes:
+                        self._host.written(url, size)
 
     def _opened(self, message: messages.Opened) -> None:
         session = remote.RemoteSession(

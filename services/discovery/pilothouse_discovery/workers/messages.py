@@ -166,6 +166,13 @@ class Sent(NamedTuple):
     """For type URLs, the bytes of each response."""
 
 
+class Queued(NamedTuple):
+    """Streams that may not begin yet, and those that were refused so far."""
+
+    waiting: int
+    refused: int
+
+
 class Held(NamedTuple):
     """The longest time that a worker's loop was held, in seconds."""
 
@@ -203,6 +210,7 @@ Message = (
     | Moved
     | Closed
     | Sent
+    | Queued
     | Held
     | Ask
     | Answer

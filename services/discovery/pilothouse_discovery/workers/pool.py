@@ -86,6 +86,8 @@ class Pool:
         self._awaited: dict[int, asyncio.Future[socket.socket]] = {}
         self._links: dict[links.Link, int] = {}
         self._keepers: list[asyncio.Task[None]] = []
+        self._refused = 0
+        """By workers that are gone."""
         self._ready = False
         self._stopping = False
 
@@ -93,6 +95,16 @@ class Pool:
     def calls(self) -> str:
         """Where the calls that workers pass on are to be answered, in gRPC's form."""
         return self._hello.calls
+
+    @property
+    def waiting(self) -> int:
+        """Streams that wait for their turn to begin, at all workers."""
+        return sum(link.queued.waiting for link in self._links)
+
+    @property
+    def refused(self) -> int:
+        """Streams that were refused since the start, as too many began at once."""
+        return self._refused + sum(link.queued.refused for link in self._links)
 
     def check(self) -> web.Check:
         """Whether all of them listen."""
@@ -270,6 +282,7 @@ class Pool:
             await link.run()
         finally:
             del self._links[link]
+            self._refused += link.queued.refused
             announcing.cancel()
             await asyncio.wait((announcing,))
 

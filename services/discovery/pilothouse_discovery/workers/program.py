@@ -19,13 +19,15 @@ import grpc.aio
 import structlog
 
 from pilothouse.adapters import telemetry
-from pilothouse.adapters.rpc import serving, streams
+from pilothouse.adapters.rpc import admission, serving, streams
 from pilothouse.api.envoy.service.status.v3 import csds_pb2
 from pilothouse.xds import requests
 from pilothouse_discovery import client_status, connections, memory, passed, sessions
 from pilothouse_discovery.workers import messages, passing, reporting
 
 _LOG = structlog.get_logger(__name__)
+QUEUE_INTERVAL = 1.0
+"""Seconds between two looks at how many streams wait to begin."""
 PROGRAM = "pilothouse-discovery-worker"
 
 
@@ -79,12 +81,13 @@ class Worker:
         """Serve until the parent says stop or is gone, or ``stop`` is set."""
         hello = self._hello
         limits = connections.Limits.read(hello.limits)
+        admitting = limits.admission()
         server = serving.GrpcServer(options=limits.options(reuse_port=True))
         xds = streams.XdsServer(
             self._reporter,
             write_timeout=hello.write_timeout,
             per_type=True,
-            admitting=limits.admission(),
+            admitting=admitting,
         )
         xds.add_to(server)
         async with grpc.aio.insecure_channel(hello.calls, options=_UNLIMITED) as channel:
@@ -97,12 +100,17 @@ class Worker:
             else:
                 async with server.running(grace=hello.shutdown_grace):
                     self._reporter.say(messages.Serving())
-                    await self._serve(stop, server)
+                    await self._serve(stop, server, admitting)
                     await xds.drain()
                 return
-            await self._serve(stop, server)
+            await self._serve(stop, server, admitting)
 
-    async def _serve(self, stop: asyncio.Event, server: serving.GrpcServer) -> None:
+    async def _serve(
+        self,
+        stop: asyncio.Event,
+        server: serving.GrpcServer,
+        admitting: admission.Admission | None,
+    ) -> None:
         """Until one of them ends."""
         tasks = {
             asyncio.create_task(self._reporter.run(), name="reporter"),
@@ -112,6 +120,8 @@ class Worker:
             asyncio.create_task(self._reporter.watch.run(), name="loop watch"),
             asyncio.create_task(self._announce_ready(server), name="ready"),
         }
+        if admitting is not None:
+            beside.add(asyncio.create_task(self._tell_queue(admitting), name="queue"))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -124,6 +134,15 @@ class Worker:
     async def _announce_ready(self, server: serving.GrpcServer) -> None:
         await self._reporter.ready.wait()
         await server.set_ready(ready=True)
+
+    async def _tell_queue(self, admitting: admission.Admission) -> None:
+        told = messages.Queued(0, 0)
+        while True:
+            await asyncio.sleep(QUEUE_INTERVAL)
+            now = messages.Queued(admitting.waiting, admitting.refused)
+            if now != told:
+                told = now
+                self._reporter.say(now)
 
 
 _UNLIMITED = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
