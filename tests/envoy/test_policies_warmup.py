@@ -63,7 +63,7 @@ async def test_a_share_may_grow_fast_at_first_or_late():
         backends.backend("new") as new,
     ):
         new.status = 503
-        endpoints = {name: (old.port, new.port) for name in AGGRESSIONS}
+        endpoints = dict.fromkeys(AGGRESSIONS, (old.port, new.port))
         async with policy_worlds.running(endpoints, AGGRESSIONS) as world:
             began = clock()
             await waiting.eventually(lambda: clock() - began > LONG_WINDOW)
