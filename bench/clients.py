@@ -34,6 +34,7 @@ _CHANNEL = (
 )
 CDS, EDS = types.CLUSTER.type_url, types.ENDPOINT.type_url
 LDS, RDS = types.LISTENER.type_url, types.ROUTE.type_url
+SDS = types.SECRET.type_url
 
 Held = Mapping[str, Mapping[str, str]]
 """Type URL to name to version."""
@@ -103,6 +104,9 @@ class DeltaClient:
             for url, held in self._wants.held.items():
                 if url != CDS:
                     await self._ask(call, url, () if url == LDS else held)
+            if self._wants.held:
+                # What nobody has is answered always: when the answer comes, all else was read.
+                await self._ask(call, SDS, ("absent",))
             while isinstance(raw := await call.read(), bytes):
                 self.received_bytes += len(raw)
                 await self._answer(call, discovery_pb2.DeltaDiscoveryResponse.FromString(raw))

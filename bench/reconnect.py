@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server restarts, nothing has changed, and every proxy comes back with what it holds.
 
-Clients say what they hold, as Envoy does, for clusters, endpoints, listeners and routes. Routes are
-answered by name; of clusters, listeners and endpoints nothing need be sent.
+Clients say what they hold, as Envoy does, for clusters, endpoints, listeners and routes. So nothing
+need be sent, and what a proxy costs is reading what it says.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def _size(services: int, streams: int, say: results.Say) -> results.Row:
             async with clients.swarm(server.address, streams, wants=back) as many:
                 tally = clients.Tally(streams)
                 for client in many:
-                    client.watching = (clients.RDS, tally)
+                    client.watching = (clients.SDS, tally)
                 await tally.all(SECONDS)
                 in_sync = max(client.acked_at for client in many) - began
                 cpu = server.cpu_seconds() - cpu

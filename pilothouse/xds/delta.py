@@ -58,19 +58,19 @@ class DeltaStream(streams.Stream):
     def _spares(
         self, state: type_state.TypeState, asked: discovery_pb2.DeltaDiscoveryRequest
     ) -> bool:
-        """True when a client that comes back needs no answer for the endpoints that it holds.
+        """True when a client that comes back needs no answer for the names that it holds.
 
-        It does while a cluster is warming: that waits for an answer, whatever was there before
-        (https://github.com/envoyproxy/envoy/issues/22418). But then Envoy keeps its requests for
-        clusters back, so who asks for all clusters first has none that is warming
-        (https://github.com/envoyproxy/envoy/issues/36951); and who lacks some endpoints may be
-        starting still. Decided in docs/adr/0040.
+        Envoy takes the routes that it has for whatever refers to them. For endpoints a warming
+        cluster waits, whatever was there before (https://github.com/envoyproxy/envoy/issues/22418).
+        But while there is one, requests for clusters are kept back: who asks for all clusters first
+        has none (https://github.com/envoyproxy/envoy/issues/36951); and who lacks some endpoints
+        may be starting still. Decided in docs/adr/0040.
         """
         clusters = self._states.get(types.CLUSTER.type_url)
-        if state.type is not types.ENDPOINT or clusters is None:
+        if clusters is None or not (clusters.returned and clusters.subscription.wildcard):
             return False
-        first = clusters.returned and clusters.subscription.wildcard
-        return first and state.claimed.keys() >= set(asked.resource_names_subscribe)
+        spares = state.type in (types.ENDPOINT, types.ROUTE)
+        return spares and state.claimed.keys() >= set(asked.resource_names_subscribe)
 
     def _subscribe(
         self, state: type_state.TypeState, asked: discovery_pb2.DeltaDiscoveryRequest, *, new: bool
@@ -83,7 +83,7 @@ class DeltaStream(streams.Stream):
         everything = state.resubscribed(was_wildcard=was_wildcard)
         if new and state.spared:
             # Unless a changed cluster refers to it, which was written before this request came.
-            must = must & self._early.pop(state.type.type_url, set())
+            must = must & self._early.pop(state.type.type_url, frozenset())
         state.forced |= must
         state.told -= must
         return bool(must) or everything

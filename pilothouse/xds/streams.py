@@ -94,7 +94,8 @@ class Stream(stepping.Steps):
         self._wishes: moves.Wishes | None = None
         """What the client asks for, once it was looked at since the last change."""
         self._early: dict[str, set[str]] = {}
-        """Type URL to names that changed resources refer to, before the type was asked for."""
+        """Type URL to names that changed resources refer to, which were written before the type was
+        asked for, to a client that had others before."""
         self.limit: int | None = None
         """Bytes of resources that a response may hold, if it can be split; None for any number."""
         self.node: base_pb2.Node | None = None
@@ -292,16 +293,24 @@ class Stream(stepping.Steps):
     def _warm_leaves(self, parents: Iterable[resources.Resource], *, early: bool) -> None:
         """Envoy warms a changed resource anew, with what it refers to (envoyproxy/envoy#13009).
 
-        ``early``: take note of it for types that are not asked for yet, too.
+        ``early``: take note of it for endpoints that are not asked for yet, too.
         """
+        leaves = {
+            url: state
+            for url, state in self._states.items()
+            if not state.type.wildcard and (state.answered or state.spared)
+        }
+        early = early and types.ENDPOINT.type_url not in self._states
+        if not (leaves or early):
+            return
         for parent in parents:
             for url, name in parent.references:
-                leaf = self._states.get(url)
-                if leaf is None:
-                    if early:
-                        self._early.setdefault(url, set()).add(name)
-                elif (leaf.answered or leaf.spared) and leaf.subscription.covers(name):
-                    self._warm(leaf, name)
+                leaf = leaves.get(url)
+                if leaf is not None:
+                    if leaf.subscription.covers(name):
+                        self._warm(leaf, name)
+                elif early and url == types.ENDPOINT.type_url:
+                    self._early.setdefault(url, set()).add(name)
 
     def _state(self, type_url: str) -> tuple[type_state.TypeState, bool]:
         """The state of the type that a request is about, and whether it is new."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a real Envoy asks for when it comes back, with and without a cluster that is warming."""
+"""What a real Envoy asks for when it comes back, and what it need not be sent."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import contextlib
 import functools
 from collections.abc import AsyncIterator
 
+import aiohttp
 import pytest
 
 from pilothouse.adapters.rpc import streams
-from pilothouse.envoy import clusters, endpoints
+from pilothouse.envoy import clusters, endpoints, listeners, routes
 from pilothouse.model import keys, proxy
 from pilothouse.routing import plan
 from pilothouse.xds import delta, resources, types
 from pilothouse.xds import streams as xds_streams
-from tests.support import fleet, waiting, xds_server
+from tests.support import envoy_plans, fleet, waiting, xds_server
 
 pytestmark = pytest.mark.envoy
 CDS, EDS = types.CLUSTER.type_url, types.ENDPOINT.type_url
+LDS, RDS = types.LISTENER.type_url, types.ROUTE.type_url
 NAMES = ("a", "b")
+PORTS = (18081, 18082)
 
 
 def _key(name: str) -> plan.ClusterKey:
@@ -108,3 +111,33 @@ async def test_envoy_asks_for_endpoints_first_while_a_cluster_is_warming(
         assert server.written[EDS] == len(NAMES)
         assert server.written.get(CDS, 0) == 0
         assert await envoy.stat("cluster_manager.warming_clusters") == 0
+
+
+def _listened(address: str, port: int) -> list[resources.Resource]:
+    """A listener on this port, and its routes."""
+    answer = plan.DirectResponse(status=200, body="here")
+    route = plan.Route(name="all", match=plan.RouteMatch(), action=answer)
+    host = plan.VirtualHost(name="all", domains=("*",), routes=(route,))
+    served = listeners.Served(envoy_plans.listener("web", address=address, port=port))
+    return [served.resource(), routes.resource("web", [routes.chunk(host)])]
+
+
+async def test_a_changed_listener_takes_the_routes_that_envoy_holds() -> None:
+    """They are not sent again to an Envoy that comes back, and the new listener has them."""
+    async with fleet.fleet() as made, contextlib.AsyncExitStack() as stack:
+        before = Host(*_world())
+        async with xds_server.serving_xds(before, made.grpc):
+            envoy = await stack.enter_async_context(made.envoy("sidecar-delta", proxy.Role.SIDECAR))
+            before.set(*_world(), *_listened(envoy.address, PORTS[0]))
+            await waiting.eventually(lambda: before.in_sync and before.written.get(RDS))
+        server = Host(*_world(), *_listened(envoy.address, PORTS[1]))
+        async with xds_server.serving_xds(server, made.grpc), aiohttp.ClientSession() as client:
+
+            async def served() -> bool:
+                async with client.get(f"http://{envoy.address}:{PORTS[1]}/") as answer:
+                    return await answer.text() == "here"
+
+            # A timer would end the warming after 15 s.
+            await waiting.eventually(served, 12)
+            await waiting.eventually(lambda: server.in_sync and RDS in server.asked)
+            assert server.written == {LDS: 1}

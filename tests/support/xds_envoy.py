@@ -131,8 +131,8 @@ class Envoy:
         if not bad or self._applies_rest:
             self._apply(reply, set(bad))
         if kind == EDS:
-            # Refused endpoints end the wait too: Envoy goes on with none. So does a timer, for those
-            # that nobody has.
+            # Refused endpoints end the wait too: Envoy goes on with none. So does a timer, for what
+            # nobody has.
             self._warming -= {*reply.resources, *reply.removed, *reply.errors}
         if kind == CDS:
             self._subscribe(EDS, again=bool(self._warming))

@@ -153,3 +153,15 @@ def test_refused_after_a_reconnect_everything_is_said_again_later(peer):
     assert reply.resources == {"a": body("a")}
     assert reply.removed == (("gone",) if peer.variant == "delta" else ())
     assert peer.stream.in_sync
+
+
+def test_refused_after_a_reconnect_what_was_held_still_goes_later():
+    """Delta: what the client held and was not sent is not forgotten over its refusal."""
+    peer = xds_peer.connect("delta")
+    held = snapshot(cluster("a"), cluster("kept"))
+    peer.stream.update(snapshot(cluster("a", "bad"), cluster("kept")))
+    peer.ask(CDS, held=_versions(peer, held, CDS))
+    peer.answer(peer.read_one(), refuse="bad")
+    peer.stream.update(snapshot())
+    assert sorted(name for one in peer.settle() for name in one.removed) == ["a", "kept"]
+    assert peer.stream.in_sync

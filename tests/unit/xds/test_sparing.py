@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Endpoints that a client holds when it comes back are spared, if no cluster waits for them."""
+"""Endpoints and routes that a client holds when it comes back are spared, if nothing waits."""
 
 import pytest
 
 from tests.support import xds_peer
-from tests.support.xds_peer import CDS, EDS, body, cluster, resource, snapshot
+from tests.support.xds_peer import CDS, EDS, RDS, body, cluster, resource, route, snapshot
 
-BEFORE = snapshot(cluster("a"), cluster("b"), resource(EDS, "a"), resource(EDS, "b"))
+ALL = (cluster("a"), cluster("b"), resource(EDS, "a"), resource(EDS, "b"))
+BEFORE = snapshot(*ALL)
 
 
 def _claims(kind, *names):
@@ -111,3 +112,13 @@ def test_p27_what_is_asked_for_again_before_the_target_is_known_is_answered():
     peer.ask(EDS, "a")
     peer.stream.update(BEFORE)
     assert peer.settle()[0].resources == {"a": body("a")}
+
+
+def test_routes_are_spared_too():
+    """Envoy has those that it holds for any listener; what differs is sent."""
+    held = {name: snapshot(route(name, "a")).get(RDS, name).version for name in ("r", "s")}
+    peer = _back(snapshot(*ALL, route("r", "a"), route("s", "b")))
+    peer.settle()
+    peer.ask(RDS, "r", "s", held=held)
+    assert [list(one.resources) for one in peer.settle()] == [["s"]]
+    assert peer.stream.in_sync
