@@ -10,7 +10,9 @@ Much of what Envoy understands makes them refuse a resource, or skip it in silen
   status that its answer stands for;
 - a cluster is of endpoints by EDS, or of one name by DNS; balancing is by turns or by a ring of
   hashes, whatever else a policy says;
-- retries are by status only, and a route's timeout bounds the whole call.
+- retries are by status only, and a route's timeout bounds the whole call;
+- certificates are those of a provider that the application's bootstrap names, for it refuses any
+  other. Where TLS is asked for and it has none, or cannot check what is asked, nobody is called.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from pilothouse.api.envoy.extensions.filters.http.fault.v3 import fault_pb2
 from pilothouse.api.envoy.extensions.filters.network.http_connection_manager.v3 import (
     http_connection_manager_pb2,
 )
-from pilothouse.envoy import endpoints, filters, matches, names, sections, wire
+from pilothouse.envoy import client_tls, endpoints, filters, matches, names, sections, wire
 from pilothouse.routing import names as planned
 from pilothouse.routing import plan, treatment, upstreams
 from pilothouse.xds import resources, types
@@ -64,7 +66,13 @@ def cluster(told: plan.Cluster) -> resources.Resource:
     name = names.cluster(told.key)
     made = cluster_pb2.Cluster(name=name)
     references: tuple[resources.Reference, ...] = ()
-    if told.resolution == "eds":
+    tls = told.settings.tls
+    if tls is not None and not client_tls.possible(tls):
+        made.type = cluster_pb2.Cluster.EDS
+        made.eds_cluster_config.eds_config.CopyFrom(wire.ADS)
+        made.eds_cluster_config.service_name = names.UNRESOLVED
+        references = ((types.ENDPOINT.type_url, names.UNRESOLVED),)
+    elif told.resolution == "eds":
         made.type = cluster_pb2.Cluster.EDS
         made.eds_cluster_config.eds_config.CopyFrom(wire.ADS)
         references = ((types.ENDPOINT.type_url, name),)
@@ -73,6 +81,8 @@ def cluster(told: plan.Cluster) -> resources.Resource:
         made.type = cluster_pb2.Cluster.LOGICAL_DNS
         made.load_assignment.cluster_name = name
         endpoints.fill(made.load_assignment.endpoints.add(), told.addresses[:1])
+    if tls is not None and client_tls.possible(tls):
+        made.transport_socket.CopyFrom(client_tls.transport_socket(tls))
     # Reports go to where this came from: gRPC knows no other server (A27).
     made.lrs_server.self.SetInParent()
     _fill_settings(made, told.settings)

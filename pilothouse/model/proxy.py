@@ -85,3 +85,6 @@ class Proxy:
     """Port of the sidecar's HTTP proxy in explicit interception."""
     mapped: tuple[mapped.MappedPort, ...] = ()
     """More ports of a sidecar, each for one port of a service; sorted."""
+    certificate_provider: str = ""
+    """What a gRPC application has its certificates from, by the name in its bootstrap; empty for
+    none."""

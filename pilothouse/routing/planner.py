@@ -31,6 +31,7 @@ from pilothouse.routing import (
     parsed,
     parsing,
     peers,
+    providing,
     proxyless,
     rules,
     sidecars,
@@ -216,13 +217,14 @@ class Mesh:
         labels = indexes.labels(proxy, workload)
         truths = self._clients.truths(namespace, proxy.id.address, labels)
         outward = self._clients.sent(namespace, truths)
-        stand = self._stand(proxy, labels)
+        stand, provider = self._stand(proxy, labels), proxy.certificate_provider
+        sending = self._asked.group(proxyless.clients, (namespace, truths), outward)
         return self._asked.leaf(
             indexes.proxyless_plan,
-            (namespace, truths, address, ports, stand),
+            (namespace, truths, address, ports, stand, provider),
             self._endpoint_layers(stand),
             (
-                self._asked.group(proxyless.clients, (namespace, truths), outward),
+                self._asked.leaf(providing.by, (namespace, truths, provider), provider, sending),
                 self._asked.leaf(proxyless.servers, (address, ports), address, ports),
             ),
         )

@@ -28,10 +28,12 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import grpc.experimental
 
 METHOD = "/test.Backend/Name"
 NODE_DOMAIN = "cluster.local"
 _DEADLINE = 45.0
+_CREDENTIALS = "TEST_GRPC_CREDENTIALS"
 NODE_MODULES = "PILOTHOUSE_TEST_NODE_MODULES"
 """Variable: the folder in which `npm install @grpc/grpc-js @grpc/grpc-js-xds` was run."""
 PROGRAMS: Mapping[str, Sequence[str]] = {
@@ -112,12 +114,14 @@ async def application(
     address: str = "127.0.0.1",
     environment: Mapping[str, str] | None = None,
     program: Sequence[str] = (sys.executable, __file__),
+    provider: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Application]:
     """An application that reads from `discovery`; it is killed after the block.
 
-    `program` is one of `PROGRAMS`.
+    `program` is one of `PROGRAMS`. With a `provider`, the files that gRPC's own file watcher takes
+    certificates from, it leaves to xDS how it connects.
     """
-    bootstrap = {
+    bootstrap: dict[str, Any] = {
         "xds_servers": [
             {
                 "server_uri": discovery,
@@ -132,6 +136,10 @@ async def application(
         },
         "server_listener_resource_name_template": ("grpc/server?xds.resource.listening_address=%s"),
     }
+    if provider is not None:
+        bootstrap["node"]["metadata"] = {"CERTIFICATE_PROVIDER": "mesh"}
+        watcher = {"plugin_name": "file_watcher", "config": {**provider, "refresh_interval": "60s"}}
+        bootstrap["certificate_providers"] = {"mesh": watcher}
     log = folder / f"{name}.log"
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
@@ -142,6 +150,7 @@ async def application(
             env={
                 **os.environ,
                 "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(bootstrap),
+                _CREDENTIALS: "xds" if provider is not None else "",
                 **(environment or {}),
             },
         )
@@ -154,7 +163,9 @@ async def application(
 
 
 @contextlib.asynccontextmanager
-async def backend(name: str) -> AsyncIterator[int]:
+async def backend(
+    name: str, *, credentials: grpc.ServerCredentials | None = None
+) -> AsyncIterator[int]:
     """A gRPC server that answers with its name; the value is its port on 127.0.0.1."""
 
     async def answer(request: bytes, context: object) -> bytes:
@@ -163,7 +174,11 @@ async def backend(name: str) -> AsyncIterator[int]:
 
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((_handlers(answer),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = (
+        server.add_insecure_port("127.0.0.1:0")
+        if credentials is None
+        else server.add_secure_port("127.0.0.1:0", credentials)
+    )
     await server.start()
     try:
         yield port
@@ -215,7 +230,12 @@ _channels: dict[str, grpc.Channel] = {}
 
 def _channel(target: str) -> grpc.Channel:
     if target not in _channels:
-        _channels[target] = grpc.insecure_channel(target)
+        if os.environ.get(_CREDENTIALS):
+            untyped: Any = grpc.experimental
+            credentials = grpc.xds_channel_credentials(untyped.insecure_channel_credentials())
+            _channels[target] = grpc.secure_channel(target, credentials)
+        else:
+            _channels[target] = grpc.insecure_channel(target)
     return _channels[target]
 
 

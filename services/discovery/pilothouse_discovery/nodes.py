@@ -42,6 +42,7 @@ def read(node: base_pb2.Node) -> proxy.Proxy:
         ),
         outbound_port=_port(metadata, node.id),
         mapped=_mapped(metadata, node.id),
+        certificate_provider=_text(metadata, "CERTIFICATE_PROVIDER", ""),
     )
 
 
