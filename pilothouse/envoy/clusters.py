@@ -8,7 +8,7 @@ import functools
 from typing import Final, Literal, assert_never
 
 from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
-from pilothouse.envoy import balancers, endpoints, names, sections, wire
+from pilothouse.envoy import addresses, balancers, endpoints, names, sections, wire
 from pilothouse.routing import credentials, plan, upstreams
 from pilothouse.xds import resources, types
 
@@ -24,7 +24,7 @@ def message(cluster: plan.Cluster) -> cluster_pb2.Cluster:
     for check in made.health_checks:
         if check.HasField("http_health_check") and not check.http_health_check.host:
             check.http_health_check.host = _host(cluster.key)
-    if cluster.resolution != "eds":
+    if cluster.resolution not in ("eds", "asked"):
         made.load_assignment.cluster_name = made.name
         endpoints.fill(made.load_assignment.endpoints.add(), cluster.addresses)
     return made
@@ -58,7 +58,7 @@ def resource(cluster: plan.Cluster) -> resources.Resource:
 
 @functools.lru_cache(maxsize=1024)
 def _shape(
-    resolution: Literal["eds", "static", "dns"],
+    resolution: Literal["eds", "static", "dns", "asked"],
     http2: bool,  # noqa: FBT001  positional, so that one shape is one key
     settings: upstreams.Settings,
 ) -> cluster_pb2.Cluster:
@@ -79,6 +79,8 @@ def _shape(
             # Envoy's default asks for IPv6 first, and many networks answer with addresses that
             # they do not route.
             made.dns_lookup_family = cluster_pb2.Cluster.V4_PREFERRED
+        case "asked":
+            addresses.fill(made)
         case _:
             assert_never(resolution)
     return made

@@ -17,6 +17,9 @@ from pilothouse.api.envoy.extensions.compression.gzip.compressor.v3 import gzip_
 from pilothouse.api.envoy.extensions.filters.http.buffer.v3 import buffer_pb2
 from pilothouse.api.envoy.extensions.filters.http.compressor.v3 import compressor_pb2
 from pilothouse.api.envoy.extensions.filters.http.cors.v3 import cors_pb2
+from pilothouse.api.envoy.extensions.filters.http.dynamic_forward_proxy.v3 import (
+    dynamic_forward_proxy_pb2,
+)
 from pilothouse.api.envoy.extensions.filters.http.fault.v3 import fault_pb2
 from pilothouse.api.envoy.extensions.filters.http.local_ratelimit.v3 import local_rate_limit_pb2
 from pilothouse.api.envoy.extensions.filters.http.router.v3 import router_pb2
@@ -24,7 +27,7 @@ from pilothouse.api.envoy.extensions.filters.network.http_connection_manager.v3 
     http_connection_manager_pb2,
 )
 from pilothouse.api.envoy.type.v3 import percent_pb2
-from pilothouse.envoy import matches, wire
+from pilothouse.envoy import addresses, matches, wire
 from pilothouse.routing import header_tests, treatment
 
 _Filter = http_connection_manager_pb2.HttpFilter
@@ -41,6 +44,7 @@ _SHORTEST: Final = 1_024
 """Bytes of an answer that is worth being compressed."""
 _LIMITED: Final = "rules"  # of the names of the filter's statistics
 FAULT: Final = "envoy.filters.http.fault"
+ASKED: Final = "envoy.filters.http.dynamic_forward_proxy"
 
 
 def _off(name: str, config: message.Message) -> _Filter:
@@ -66,11 +70,14 @@ _HEADS: Final = (
 _BODIES: Final = (
     _off(BUFFER, buffer_pb2.Buffer(max_request_bytes=wrappers_pb2.UInt32Value(value=1))),
 )
-BY_RULES: Final = (*_HEADS, *_BODIES, ROUTER)
+_ASKED: Final = _off(
+    ASKED, dynamic_forward_proxy_pb2.FilterConfig(dns_cache_config=addresses.CACHE)
+)
+BY_RULES: Final = (*_HEADS, *_BODIES, _ASKED, ROUTER)
 """Of listeners that route by rules."""
 AT_EDGE: Final = (*_HEADS, *_BODIES, _off(COMPRESSOR, _compressor()), ROUTER)
 """The same at gateways."""
-UPGRADED: Final = (*_HEADS, ROUTER)
+UPGRADED: Final = (*_HEADS, _ASKED, ROUTER)
 """The same for connections that are no longer HTTP, and have no body that ends."""
 
 
@@ -90,6 +97,11 @@ def fill(made: route_components_pb2.Route, wanted: treatment.Treatment) -> None:
         _put(made, COMPRESSOR, compressed)
     if wanted.fault is not None:
         _put(made, FAULT, _fault(wanted.fault))
+
+
+def find_address(made: route_components_pb2.Route) -> None:
+    """Have the address of the host found that a request is for, before it is sent there."""
+    _put(made, ASKED, dynamic_forward_proxy_pb2.PerRouteConfig())
 
 
 def _put(made: route_components_pb2.Route, name: str, config: message.Message) -> None:

@@ -165,6 +165,8 @@ def _fill_route(
     made.decorator.propagate.value = False
     match route.action:
         case plan.Forward() as forward:
+            if forward.asked:
+                filters.find_address(made)
             return actions.fill_forward(made.route, forward, route.match)
         case plan.Redirect() as redirect:
             actions.fill_redirect(made.redirect, redirect, route.match)

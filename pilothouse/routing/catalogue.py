@@ -227,11 +227,14 @@ def external_cluster_key(key: keys.ServiceKey, port: int) -> plan.ClusterKey:
     return plan.ClusterKey(direction=plan.Direction.OUTBOUND, port=port, service=key, external=True)
 
 
-def service_domains(entry: Entry, *, port: int, domain: str, local: bool) -> tuple[str, ...]:
+def service_domains(
+    entry: Entry, *, port: int, domain: str, local: bool, more: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """Every authority a client may write for a port of a service: any of its names, or its address.
 
     Args:
         entry: The service.
+        more: Other names that stand for it.
         port: Number of its port; the forms without port stand for port 80, as in http URLs.
         domain: DNS domain of the mesh.
         local: True for clients in the service's own namespace, who may leave the namespace out.
@@ -241,6 +244,7 @@ def service_domains(entry: Entry, *, port: int, domain: str, local: bool) -> tup
     if local:
         hosts.append(name)
     hosts.extend(url_host(address) for address in entry.ips)
+    hosts.extend(more)
     return with_port(tuple(hosts), port=port)
 
 
@@ -315,18 +319,24 @@ def claims(
     )
 
 
-def external_domains(hosts: tuple[str, ...], *, port: int) -> tuple[str, ...]:
-    """Every authority a client may write for a port of an external service."""
-    return with_port(tuple(url_host(host) for host in hosts), port=port)
+def external_domains(
+    hosts: tuple[str, ...], *, port: int, more: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Every authority a client may write for a port of an external service, or of ``more``."""
+    return with_port((*(url_host(host) for host in hosts), *more), port=port)
 
 
 def _mesh_owner(host: str, *, mesh: Catalogue, domain: str) -> str | None:
-    if host in mesh.ip_owners:
-        return f"service {mesh.ip_owners[host]}"
+    owner = mesh.ip_owners.get(host) or named(host, mesh=mesh, domain=domain)
+    return None if owner is None else f"service {owner}"
+
+
+def named(host: str, *, mesh: Catalogue, domain: str) -> keys.ServiceKey | None:
+    """The service with a name as clients of all namespaces may write it."""
     name, _, rest = host.partition(".")
     for suffix in (f".svc.{domain}", ".svc", ""):
         if rest.endswith(suffix):
             key = keys.ServiceKey(rest.removesuffix(suffix), name)
             if key in mesh.entries:
-                return f"service {key}"
+                return key
     return None

@@ -15,6 +15,8 @@ from pilothouse.model import services as registry
 from pilothouse.routing import (
     clusters,
     common,
+    extra_hosts,
+    hosts,
     mapped,
     outbound,
     parsed,
@@ -33,6 +35,9 @@ class Known:
     attachments: rules.Attachments
     scoped: Mapping[str, clusters.Scoped]
     endpoints: Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]]
+    pods: hosts.Pods
+    allow_any: bool
+    """Whether hosts that nothing speaks of are asked, too."""
     domain: str
 
 
@@ -54,7 +59,13 @@ class Clientele:
         candidates = tuple(known.endpoints.get(key, ()) for key in services)
         self._members = shared.leaf(sources.members, "", services, candidates)
         self._base = shared.group(
-            common.base, "", known.directory, known.attachments.producers, known.domain
+            common.base,
+            "",
+            known.directory,
+            known.attachments.producers,
+            known.pods,
+            known.allow_any,
+            known.domain,
         )
         self._once: dict[object, outbound.Outbound] = {}
 
@@ -132,15 +143,20 @@ class Clientele:
             for host in self._base.varying
             if (hits := truths.intersection(host.sources))
         ]
-        local = memo.group(
-            outbound.local_hosts, own.namespace, self._base, own.entries, known.domain
+        names = memo.leaf(
+            extra_hosts.local_names,
+            own.namespace,
+            own.namespace,
+            own.entries,
+            known.directory,
+            known.pods,
         )
+        local = memo.group(outbound.local_hosts, own.namespace, self._base, names)
         return memo.group(
             outbound.outbound,
             (own.namespace, truths),
             self._base,
-            dataclasses.replace(own, truths=truths, varied=tuple(varied), local=local),
+            dataclasses.replace(own, truths=truths, varied=tuple(varied), names=names, local=local),
             known.directory,
             known.attachments.producers,
-            known.domain,
         )

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Mapping
 
 from pilothouse.model import keys
 from pilothouse.model import services as registry
-from pilothouse.routing import catalogue, localities, parsed, plan, routes, rules, upstreams
+from pilothouse.routing import (
+    catalogue,
+    hosts,
+    localities,
+    parsed,
+    plan,
+    routes,
+    rules,
+    upstreams,
+)
 from pilothouse.routing import memo as memory
 
 ByLabels = Mapping[keys.Labels, parsed.Policy]
@@ -91,6 +100,7 @@ class Directory:
     mesh: catalogue.Catalogue
     claims: catalogue.Claims
     policies: Policies
+    aliases: hosts.Aliases
 
 
 def build(
@@ -105,6 +115,8 @@ def build(
         key: The key, with or without scope.
         origins: The rules for whose sake it is there.
     """
+    if key == hosts.ASKED:
+        return memo.leaf(_asked, key, origins)
     if key.service is None:
         raise KeyError(key)
     target = parsed.Ref(key.external, key.service)
@@ -113,7 +125,11 @@ def build(
     if key.external:
         external = directory.claims.externals[key.service]
         return memo.leaf(_external, key, key, external, applying(own, shared, ()))
-    ports = directory.mesh.entries[key.service].ports
+    entry = directory.mesh.entries[key.service]
+    if entry.service.external_name is not None:
+        outside = directory.aliases.outside[key.service]
+        return memo.leaf(_outside, key, key, entry, outside, applying(own, shared, ()))
+    ports = entry.ports
     # A port that is HTTP by the word of a rule only is plain HTTP/1.1.
     http2 = any(http.http2 for http in ports if http.number == key.port)
     return memo.leaf(cluster, key, key, http2, applying(own, shared, key.labels), origins)
@@ -131,6 +147,30 @@ def cluster(
         http2=http2,
         settings=settings(policies, key.port),
         origins=routes.merge_origins(origins, *(policy.origins for policy in policies)),
+    )
+
+
+def _asked(origins: plan.Origins) -> plan.Cluster:
+    """The cluster whose address is the host that is asked for."""
+    return plan.Cluster(key=hosts.ASKED, resolution="asked", origins=origins)
+
+
+def _outside(
+    key: plan.ClusterKey,
+    entry: catalogue.Entry,
+    host: str,
+    policies: tuple[parsed.Policy, ...],
+) -> plan.Cluster:
+    """The cluster of a host outside that has an alias."""
+    port = next(one for one in hosts.outside_ports(entry.service) if one.number == key.port)
+    target = port.target_port if isinstance(port.target_port, int) else port.number
+    return plan.Cluster(
+        key=key,
+        resolution="static" if catalogue.is_ip(host) else "dns",
+        addresses=(plan.Address(host=host, port=target),),
+        http2=catalogue.speaks_http2(port),
+        settings=settings(policies, key.port),
+        origins=routes.merge_origins(*(policy.origins for policy in policies)),
     )
 
 
@@ -157,12 +197,14 @@ def _external(
 Uses = Mapping[keys.ServiceKey, tuple[rules.Labelled, ...]]
 
 
-def labelled_uses(bound: Mapping[keys.ObjectKey, rules.Bound]) -> Uses:
-    """The ports and label sets of services that some rule may send to, sorted."""
+def labelled_uses(bound: Mapping[keys.ObjectKey, rules.Bound], pods: Uses) -> Uses:
+    """The ports and label sets of services that rules, or whatever names ``pods``, may send to."""
     found: dict[keys.ServiceKey, set[rules.Labelled]] = {}
     for one in bound.values():
         for key, use in one.uses:
             found.setdefault(key, set()).add(use)
+    for key, single in pods.items():
+        found.setdefault(key, set()).update(single)
     return {key: tuple(sorted(uses)) for key, uses in found.items()}
 
 

@@ -7,7 +7,19 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pilothouse.routing import catalogue, clusters, parsed, plan, routes, rules, sources, tunnels
+from pilothouse.model import keys
+from pilothouse.routing import (
+    catalogue,
+    clusters,
+    extra_hosts,
+    parsed,
+    plan,
+    routes,
+    rules,
+    sources,
+    tunnels,
+)
+from pilothouse.routing import hosts as hosting
 from pilothouse.routing import memo as memory
 
 Extra = tuple[tuple[plan.ClusterKey, plan.Origins], ...]
@@ -60,17 +72,28 @@ def base(
     memo: memory.Memo,
     directory: clusters.Directory,
     producers: Mapping[str, rules.ByRef],
+    pods: hosting.Pods,
+    allow_any: bool,  # noqa: FBT001  a memo's functions take positions
     domain: str,
 ) -> Base:
     """The hosts and clusters that all clients share."""
     found = {
         namespace: memo.group(
-            _service_hosts, namespace, entries, producers.get(namespace, {}), domain
+            _service_hosts,
+            namespace,
+            entries,
+            tuple([directory.aliases.service(entry.service.key) for entry in entries]),
+            producers.get(namespace, {}),
+            domain,
         )
         for namespace, entries in directory.mesh.by_namespace.items()
     }
     # No namespace is called that.
-    found[""] = memo.group(_external_hosts, "", directory.claims, producers)
+    found[""] = memo.group(
+        _external_hosts, "", directory.claims, directory.aliases, producers, domain
+    )
+    more = memo.group(extra_hosts.extra, "", directory, pods, allow_any, domain)
+    found["/"] = _Hosts(more, ())
     hosts = sorted((host for some in found.values() for host in some.hosts), key=name_of)
     extra = tuple([memo.leaf(extra_of, namespace, some.hosts) for namespace, some in found.items()])
     shared = memo.group(_base_clusters, "", directory, extra)
@@ -143,17 +166,18 @@ def order_of(cluster: plan.Cluster) -> tuple[object, ...]:
 def _service_hosts(
     memo: memory.Memo,
     entries: tuple[catalogue.Entry, ...],
+    aliases: tuple[tuple[keys.ServiceKey, ...], ...],
     producers: rules.ByRef,
     domain: str,
 ) -> _Hosts:
     found = []
     varying = []
-    for entry in entries:
+    for entry, others in zip(entries, aliases, strict=True):
         for http in entry.reached:
             attached = rules.at_port(producers.get(http.ref, ()), http.number)
             bound = sources.narrow(attached, sources.NOTHING)
             routed = memo.group(tunnels.route, http.host, http.site, (), bound)
-            host = memo.leaf(_service_host, http.host, entry, http, routed, domain)
+            host = memo.leaf(_service_host, http.host, entry, others, http, routed, domain)
             found.append(host)
             if bound is not attached:
                 varying.append(_varying(host, http, attached, (), entry))
@@ -161,9 +185,16 @@ def _service_hosts(
 
 
 def _service_host(
-    entry: catalogue.Entry, http: catalogue.HttpPort, routed: routes.Routed, domain: str
+    entry: catalogue.Entry,
+    aliases: tuple[keys.ServiceKey, ...],
+    http: catalogue.HttpPort,
+    routed: routes.Routed,
+    domain: str,
 ) -> routes.Host:
-    domains = catalogue.service_domains(entry, port=http.number, domain=domain, local=False)
+    more = hosting.alias_hosts(aliases, domain)
+    domains = catalogue.service_domains(
+        entry, port=http.number, domain=domain, local=False, more=more
+    )
     return routes.host(http.host, domains, routed, ())
 
 
@@ -199,14 +230,19 @@ def _service_clusters(
 
 
 def _external_hosts(
-    memo: memory.Memo, claims: catalogue.Claims, producers: Mapping[str, rules.ByRef]
+    memo: memory.Memo,
+    claims: catalogue.Claims,
+    aliases: hosting.Aliases,
+    producers: Mapping[str, rules.ByRef],
+    domain: str,
 ) -> _Hosts:
     found = []
     varying = []
     for key, external in claims.externals.items():
         attached = producers.get(key.namespace, {})
+        more = hosting.alias_hosts(aliases.external(key), domain)
         for http in claims.ports[key]:
-            domains = catalogue.external_domains(claims.hosts[key], port=http.number)
+            domains = catalogue.external_domains(claims.hosts[key], port=http.number, more=more)
             if domains:
                 bound = rules.at_port(attached.get(http.ref, ()), http.number)
                 narrow = sources.narrow(bound, sources.NOTHING)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pilothouse.model import keys
 from pilothouse.model import proxy as proxies
 from pilothouse.model import services as registry
-from pilothouse.routing import catalogue, clusters, parsed
+from pilothouse.routing import catalogue, clusters, hosts, parsed
 from pilothouse.routing import plan as plans
 
 
@@ -18,10 +18,13 @@ def by_key(found: tuple[parsed.Gateway, ...]) -> Mapping[keys.ObjectKey, parsed.
 
 
 def directory(
-    mesh: catalogue.Catalogue, claims: catalogue.Claims, policies: clusters.Policies
+    mesh: catalogue.Catalogue,
+    claims: catalogue.Claims,
+    policies: clusters.Policies,
+    aliases: hosts.Aliases,
 ) -> clusters.Directory:
     """What clusters are made from."""
-    return clusters.Directory(mesh=mesh, claims=claims, policies=policies)
+    return clusters.Directory(mesh=mesh, claims=claims, policies=policies, aliases=aliases)
 
 
 INGRESS = "ingress"

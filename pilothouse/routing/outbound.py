@@ -12,6 +12,7 @@ from pilothouse.routing import (
     clusters,
     common,
     credentials,
+    extra_hosts,
     names,
     parsed,
     plan,
@@ -38,8 +39,10 @@ class Own:
     """The tests of sources that hold of these clients."""
     varied: tuple[routes.Host, ...] = ()
     """The hosts that are others for them because of that."""
+    names: extra_hosts.Names = dataclasses.field(default_factory=dict)
+    """Shorter names by which its clients may call hosts."""
     local: Mapping[str, routes.Host] = dataclasses.field(default_factory=dict)
-    """The hosts of its services under all their names, but for what is varied."""
+    """The hosts under all their names, but for what is varied."""
 
     @property
     def is_nothing(self) -> bool:
@@ -93,15 +96,13 @@ def _shadows(hosts: Iterable[routes.Host]) -> Shadows:
 
 
 def local_hosts(
-    memo: memory.Memo, shared: common.Base, entries: tuple[catalogue.Entry, ...], domain: str
+    memo: memory.Memo, shared: common.Base, names: extra_hosts.Names
 ) -> Mapping[str, routes.Host]:
-    """The hosts of a namespace's services as its own clients may write them."""
+    """The hosts that the clients of a namespace may call by shorter names."""
     return {
-        http.host: memo.leaf(
-            _local_host, http.host, entry, http, shared.by_name[http.host].routed, domain
-        )
-        for entry in entries
-        for http in entry.reached
+        host: memo.leaf(extra_hosts.local, host, shared.by_name[host], *short)
+        for host, short in names.items()
+        if host in shared.by_name
     }
 
 
@@ -111,17 +112,14 @@ def outbound(
     own: Own,
     directory: clusters.Directory,
     producers: Mapping[str, rules.ByRef],
-    domain: str,
 ) -> Outbound:
     """What those sidecars of one namespace send, and how, of whom the same tests hold."""
     varied = {common.name_of(host): host for host in own.varied}
     consumed = consumer_hosts(memo, shared, own, directory, producers)
-    changed: dict[str, routes.Host | None] = {**varied, **own.local, **consumed}
-    for entry in own.entries if varied else ():
-        for http in entry.reached:
-            if http.host in varied:
-                routed = varied[http.host].routed
-                changed[http.host] = memo.leaf(_local_host, http.host, entry, http, routed, domain)
+    changed: dict[str, routes.Host | None] = {**own.local}
+    for name, host in {**varied, **consumed}.items():
+        short = own.names.get(name)
+        changed[name] = memo.leaf(extra_hosts.local, name, host, *short) if short else host
     _give_way(changed, shared, own, directory)
     hosts = [changed.get(common.name_of(host), host) for host in shared.hosts]
     virtual_hosts = tuple([_in_scope(memo, host, own.scoped) for host in hosts if host is not None])
@@ -136,13 +134,6 @@ def outbound(
             cluster_secrets=needed.uses,
         ),
     )
-
-
-def _local_host(
-    entry: catalogue.Entry, http: catalogue.HttpPort, routed: routes.Routed, domain: str
-) -> routes.Host:
-    domains = catalogue.service_domains(entry, port=http.number, domain=domain, local=True)
-    return routes.host(http.host, domains, routed, ())
 
 
 def _route_configuration(virtual_hosts: tuple[plan.VirtualHost, ...]) -> plan.RouteConfiguration:

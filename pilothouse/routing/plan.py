@@ -64,7 +64,8 @@ class Cluster:
     """Where requests can be sent, and how to talk to it."""
 
     key: ClusterKey
-    resolution: Literal["eds", "static", "dns"] = "eds"
+    resolution: Literal["eds", "static", "dns", "asked"] = "eds"
+    """``asked``: the address is that of the host that a request is for."""
     addresses: tuple[Address, ...] = ()
     """Sorted; for static and dns only."""
     http2: bool = False
@@ -175,6 +176,9 @@ class Forward:
     """How long nothing may move; 0 for ever, None as long as the listener lets it."""
     retry: Retry | None = Retry()
     rewrite: treatment.Rewrite | None = None
+    asked: bool = False
+    """True: its cluster takes the address of the host that is asked for, which is to be found
+    first."""
     mirrors: tuple[Mirror, ...] = ()
 
 

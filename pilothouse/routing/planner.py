@@ -26,6 +26,7 @@ from pilothouse.routing import (
     endpoints,
     gateway_listeners,
     gateways,
+    hosts,
     indexes,
     localities,
     parsed,
@@ -91,9 +92,12 @@ class Mesh:
         self._gateways = shared.leaf(indexes.by_key, "", found.gateways)
         self._attachments = shared.group(rules.attach, "", bound, self._gateways)
         self._policies = shared.leaf(clusters.arrange, "", found.policies)
-        self._directory = shared.leaf(indexes.directory, "", mesh, claims, self._policies)
+        aliases = shared.leaf(hosts.aliases, "", mesh, claims, state.domain)
+        self._directory = shared.leaf(indexes.directory, "", mesh, claims, self._policies, aliases)
+        pods = shared.group(hosts.pods, "", mesh, state.endpoints, state.workloads)
         self._bound = bound
-        uses = shared.leaf(clusters.labelled_uses, "", bound)
+        single = shared.leaf(hosts.pod_uses, "", pods, mesh)
+        uses = shared.leaf(clusters.labelled_uses, "", bound, single)
         self._scoped = shared.leaf(clusters.rescoped, "", self._policies, mesh, claims, uses)
         self._placed = shared.leaf(clusters.placed, "", self._policies, mesh, uses, self._scoped)
         self._compared = shared.leaf(localities.compared, "", tuple(self._placed.values()))
@@ -106,6 +110,8 @@ class Mesh:
                 attachments=self._attachments,
                 scoped=self._scoped,
                 endpoints=state.endpoints,
+                pods=pods,
+                allow_any=False,
                 domain=state.domain,
             ),
             shared=shared,

@@ -36,10 +36,10 @@ def clients(memo: memory.Memo, outward: plan.Layer) -> plan.Proxyless:
         host
         for configuration in outward.route_configurations
         for host in configuration.virtual_hosts
-        if not all(route.match.path_kind == "connect" for route in host.routes)
+        if any(map(_is_name, host.domains)) and not all(map(_is_tunnel, host.routes))
     ]
     return plan.Proxyless(
-        clusters=tuple(map(_by_endpoints, outward.clusters)),
+        clusters=tuple(_by_endpoints(one) for one in outward.clusters if one.resolution != "asked"),
         endpoints=tuple(_own_endpoints(outward.clusters)),
         targets=tuple(
             memo.leaf(_target, host.name, host, _hashing(host, hashing)) for host in hosts
@@ -63,6 +63,10 @@ def servers(address: str, ports: tuple[endpoints.ServedPort, ...]) -> plan.Proxy
             if port.spoken in ("http", "http2")
         )
     )
+
+
+def _is_tunnel(route: plan.Route) -> bool:
+    return route.match.path_kind == "connect"
 
 
 def _by_endpoints(cluster: plan.Cluster) -> plan.Cluster:

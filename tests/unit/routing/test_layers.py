@@ -43,7 +43,9 @@ def test_a_sidecar_listens_in_the_stead_of_its_application():
     assert listeners["inbound|9080"].direction == plan.Direction.INBOUND
     assert listeners["http-proxy"].direction == plan.Direction.OUTBOUND
     assert not any(one.edge or one.strip_port for one in map(http, listeners.values()))
-    (inbound,) = (one for one in all_of(whole, "clusters") if one.key.service is None)
+    (inbound,) = (
+        one for one in all_of(whole, "clusters") if one.key.direction == plan.Direction.INBOUND
+    )
     assert inbound.addresses == (plan.Address(host="127.0.0.8", port=9080),)
 
 
@@ -114,7 +116,9 @@ def test_http2_to_the_application(protocols: list[str], *, http2: bool):
     ]
     pods = {one.key.name: [meshes.endpoint("10.0.0.1")] for one in known}
     whole = sidecar(*known, endpoints=pods, of=meshes.sidecar("r", "10.0.0.1"))
-    (inbound,) = (one for one in all_of(whole, "clusters") if one.key.service is None)
+    (inbound,) = (
+        one for one in all_of(whole, "clusters") if one.key.direction == plan.Direction.INBOUND
+    )
     assert inbound.http2 is http2
     outbound = [one.http2 for one in all_of(whole, "clusters") if one.key.service is not None]
     assert outbound == [name != "HTTP" for name in protocols]

@@ -103,7 +103,7 @@ def test_foreign_hosts_are_the_same_objects_in_every_namespace():
     mesh = planner.Planner().update(world())
     here, there = (parts(one) for one in plans(mesh)[:2])
     same = {name for name in here.keys() & there.keys() if here[name] is there[name]}
-    assert {name for kind, name in same if kind == "http-proxy"} == set()
+    assert {name for kind, name in same if kind == "http-proxy"} == {"addresses"}
     elsewhere = parts(plans(mesh)[2])
     assert here["http-proxy", "c.shop:9080"] is elsewhere["http-proxy", "c.shop:9080"]
     assert there["http-proxy", "a.default:9080"] is elsewhere["http-proxy", "a.default:9080"]
