@@ -27,7 +27,7 @@ def adjusted(
     absent: collections.Counter[keys.ObjectKey] = collections.Counter()
     for client, record in concerned.items():
         searched = record.search.trial.suspected if record.search else frozenset()
-        for key in {*record.holds, *searched}:
+        for key in {*record.holds, *record.held, *searched}:
             missing[key] += 1
             refused[key] += key in record.holds
             absent[key] += not records.needs(client, key)

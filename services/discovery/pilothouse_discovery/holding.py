@@ -23,7 +23,7 @@ from typing import Final
 
 import structlog
 
-from pilothouse.config import admission, objects
+from pilothouse.config import admission
 from pilothouse.model import changes, keys
 from pilothouse.rollout import attribution, cases, trials
 from pilothouse.xds import types
@@ -76,7 +76,9 @@ class Holding:
         layers = {
             layer
             for client, record in self._records.items()
-            if record.confirmed is now and client.session.stream.target is not None
+            if record.confirmed is now
+            and not record.lagging
+            and client.session.stream.target is not None
             for layer in client.session.stream.target.layers
         }
         return frozenset(key for layer in layers for key in layer.origins if key in now)
@@ -176,6 +178,7 @@ class Holding:
             if search.group in self._searches:
                 record.waits_for = search.group
             else:
+                search.base = self._accepted.configs
                 record.search = search
                 self._searches[search.group] = client
                 _LOG.info(
@@ -197,7 +200,12 @@ class Holding:
         """A client under search has accepted or refused what was tried."""
         url = search.type_url
         accepted = url not in refusals or attribution.is_local(url, refusals[url])
-        search.trial = search.trial.answer(accepted=accepted)
+        trial = search.trial.answer(accepted=accepted)
+        fell_back = self._tried(search, bare=True) != self._tried(search, bare=False)
+        if trial.blameless and not search.bare and fell_back:
+            search.bare = True  # others ran those, and this one may dislike them as well
+        else:
+            search.trial = trial
         if search.trial.done:
             self._found(client, record, search)
         self._hold(client, record)
@@ -287,28 +295,31 @@ class Holding:
         if record is None:
             return  # it went away meanwhile
         before = record.lagging.get(search.type_url, record.confirmed)
+        fallbacks = self._fallbacks(bare=search.bare)
         for key in found:
             config = search.now[key]
-            instead = self._instead(config, before)
+            instead = records.instead(config, before, fallbacks)
             record.holds[key] = records.Hold(config=config, instead=instead, words=search.words)
         self._hold(client, record)
 
-    def _instead(
-        self, config: objects.Config, before: attribution.InForce
-    ) -> objects.Config | None:
-        """What an object is given as where it is held; None if it never was accepted."""
-        last = before.get(config.key)
-        if last is None or last == config:
-            last = self._accepted.fallbacks.get(config.key)
-        return None if last == config else last
+    def _fallbacks(self, *, bare: bool) -> attribution.InForce:
+        return {} if bare else self._accepted.fallbacks
+
+    def _tried(self, search: records.Search, *, bare: bool) -> records.Held:
+        """What is held in the present trial of a search."""
+        fallbacks = self._fallbacks(bare=bare)
+        return {
+            key: records.instead(search.now[key], search.before, fallbacks)
+            for key in search.trial.held
+        }
 
     def _hold(self, client: clients.Client, record: records.Record) -> None:
         """Work out what is held for a client, and have it served if that is something else."""
         held = {key: one.instead for key, one in record.holds.items()}
         search = record.search
         if search is not None:
-            tried = search.trial.held
-            held |= {key: self._instead(search.now[key], search.before) for key in tried}
+            held |= records.pinned(search.base, self._accepted.configs)
+            held |= self._tried(search, bare=search.bare)
         if search or held or record.waits_for or record.cleared:
             self._special.add(client)
         else:
@@ -371,7 +382,8 @@ class Holding:
     @property
     def concerned(self) -> held_counts.Concerned:
         """The clients that are searched, or have something held."""
-        return {client: self._records[client] for client in self._special}
+        records_of = ((client, self._records[client]) for client in self._special)
+        return {client: one for client, one in records_of if one.search or one.holds}
 
     def searched(self, client: clients.Client) -> bool:
         """Tell whether it is still to be found out what a client refuses."""

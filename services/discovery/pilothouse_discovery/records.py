@@ -42,6 +42,10 @@ class Search:
     before: attribution.InForce
     now: attribution.InForce
     changed: tuple[resources.Resource, ...]
+    base: attribution.InForce = dataclasses.field(default_factory=dict)
+    """What was in force when it began; for this client it stays so until the end."""
+    bare: bool = False
+    """True when what the client never accepted is left out, even if others ran it."""
     first: clients.Client | None = None
     """Who was searched before, if this one is to say which of the culprits it refuses too."""
 
@@ -67,6 +71,27 @@ class Record:
     held: Held = dataclasses.field(default_factory=lambda: NOTHING)
     given: Held = dataclasses.field(default_factory=lambda: NOTHING)
     """What was held when its target was made; the same object as ``held`` once it has that."""
+
+
+def instead(
+    config: objects.Config, before: attribution.InForce, fallbacks: attribution.InForce
+) -> objects.Config | None:
+    """What an object is given as where it is held; None for not at all.
+
+    As it was when the client accepted it; else as others ran it.
+    """
+    last = before.get(config.key)
+    if last is None or last == config:
+        last = fallbacks.get(config.key)
+    return None if last == config else last
+
+
+def pinned(base: attribution.InForce, now: attribution.InForce) -> Held:
+    """What changed in force, as it was: a new change must not be taken for an answer."""
+    if base is now:
+        return NOTHING
+    changed = {key for key in base.keys() | now.keys() if base.get(key) != now.get(key)}
+    return {key: base.get(key) for key in sorted(changed)}
 
 
 def overlaid(in_force: attribution.InForce, held: Held) -> attribution.InForce:
