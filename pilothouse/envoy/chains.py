@@ -20,7 +20,7 @@ from typing import Final
 
 from pilothouse.api.envoy.config.listener.v3 import listener_components_pb2
 from pilothouse.api.envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
-from pilothouse.envoy import managers, names, server_tls, tcp_forwards, wire
+from pilothouse.envoy import http3, managers, names, server_tls, tcp_forwards, wire
 from pilothouse.model import secrets
 from pilothouse.routing import accepting, plan
 
@@ -42,6 +42,9 @@ def message(
         listener: whose chain it is.
         chain: what to translate.
         missing: secrets that it must do without.
+
+    Raises:
+        TypeError: the chain is for datagrams, which have no chains in Envoy.
     """
     made = listener_components_pb2.FilterChain()
     if listener.choices:
@@ -51,23 +54,23 @@ def message(
         if left is None:
             made.filters.append(_CLOSED)
             return made
-        made.transport_socket.CopyFrom(server_tls.transport_socket(left))
-        made.transport_socket_connect_timeout.CopyFrom(server_tls.HANDSHAKE_TIMEOUT)
+        if listener.transport == "udp":
+            made.transport_socket.CopyFrom(http3.transport_socket(left))
+        else:
+            made.transport_socket.CopyFrom(server_tls.transport_socket(left))
+            made.transport_socket_connect_timeout.CopyFrom(server_tls.HANDSHAKE_TIMEOUT)
     match chain.serves:
         case plan.Http() as serves:
             made.filters.add(
                 name="envoy.filters.network.http_connection_manager",
-                typed_config=wire.packed(
-                    managers.manager(
-                        serves,
-                        chain=chain.name,
-                        direction=listener.direction,
-                        client_address=listener.client_address,
-                    )
-                ),
+                typed_config=wire.packed(managers.manager(serves, chain.name, listener)),
             )
         case plan.Tcp(forward=forward):
             made.filters.append(tcp_forwards.reference(forward))
+        case plan.Udp():
+            raise TypeError(
+                f"chain {chain.name} serves datagrams, and its listener has connections"
+            )
     return made
 
 

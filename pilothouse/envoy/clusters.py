@@ -20,7 +20,7 @@ def message(cluster: plan.Cluster) -> cluster_pb2.Cluster:
     made = cluster_pb2.Cluster()
     made.CopyFrom(_shape(cluster.resolution, cluster.http2, cluster.settings))
     made.name = names.cluster(cluster.key)
-    made.alt_stat_name = names.cluster_stat(made.name)
+    made.alt_stat_name = names.stat(made.name)
     for check in made.health_checks:
         if check.HasField("http_health_check") and not check.http_health_check.host:
             check.http_health_check.host = _host(cluster.key)

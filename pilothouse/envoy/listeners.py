@@ -11,7 +11,7 @@ from pilothouse.api.envoy.config.core.v3 import address_pb2, base_pb2
 from pilothouse.api.envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from pilothouse.api.envoy.extensions.filters.listener.proxy_protocol.v3 import proxy_protocol_pb2
 from pilothouse.api.envoy.extensions.filters.listener.tls_inspector.v3 import tls_inspector_pb2
-from pilothouse.envoy import chains, choices, names, udp, wire
+from pilothouse.envoy import chains, choices, http3, names, udp, wire
 from pilothouse.model import keys, secrets
 from pilothouse.routing import plan
 from pilothouse.xds import resources, types
@@ -41,11 +41,14 @@ def message(listener: plan.Listener, *, missing: secrets.Uses = _NONE) -> listen
     if listener.transport == "udp":
         made.address.socket_address.protocol = address_pb2.SocketAddress.UDP
         made.udp_listener_config.SetInParent()
-        made.listener_filters.extend(udp.proxy(one) for one in listener.chains)
-        return made
+        datagrams = [one for one in listener.chains if isinstance(one.serves, plan.Udp)]
+        if datagrams:
+            made.listener_filters.extend(map(udp.proxy, datagrams))
+            return made
+        http3.listen(made)
     if listener.client_address.proxy_protocol:
         made.listener_filters.append(_PROXY_PROTOCOL)
-    if _inspected(listener):
+    if listener.transport == "tcp" and _inspected(listener):
         made.listener_filters.append(_TLS_INSPECTOR)
     made.filter_chains.extend(
         chains.message(listener, one, missing=missing) for one in listener.chains

@@ -35,8 +35,8 @@ from pilothouse.api.envoy.extensions.filters.network.http_connection_manager.v3 
     http_connection_manager_pb2,
 )
 from pilothouse.api.envoy.type.v3 import percent_pb2
-from pilothouse.envoy import filters, names, route_actions, wire
-from pilothouse.routing import accepting, plan
+from pilothouse.envoy import filters, http3, names, route_actions, wire
+from pilothouse.routing import plan
 
 _Manager = http_connection_manager_pb2.HttpConnectionManager
 
@@ -78,11 +78,7 @@ _SIDECAR: Final = _Manager(
 
 
 def manager(
-    serves: plan.Http,
-    *,
-    chain: str,
-    direction: plan.Direction,
-    client_address: accepting.ClientAddress = accepting.FROM_CONNECTION,
+    serves: plan.Http, chain: str, listener: plan.Listener
 ) -> http_connection_manager_pb2.HttpConnectionManager:
     """The connection manager of a chain; its metrics have the chain's name.
 
@@ -90,22 +86,26 @@ def manager(
     see it then. Where the routes are at hand, ``routes.resource`` can ignore it instead.
     """
     made = _Manager(
-        stat_prefix=chain,
+        stat_prefix=names.stat(chain),
         rds=http_connection_manager_pb2.Rds(
             config_source=wire.ADS, route_config_name=serves.route_configuration
         ),
     )
     made.MergeFrom(_COMMON)
-    by_rules = serves.edge or direction is plan.Direction.OUTBOUND
-    made.http_filters.extend(_filters(serves, direction))
+    by_rules = serves.edge or listener.direction is plan.Direction.OUTBOUND
+    if listener.http3:
+        made.http_filters.append(http3.announced(listener.port))
+    made.http_filters.extend(_filters(serves, listener.direction))
     made.upgrade_configs.add(upgrade_type="websocket", filters=filters.UPGRADED if by_rules else ())
     if by_rules:
         # A route that takes CONNECT requests switches it on for itself.
         tunnel = made.upgrade_configs.add(upgrade_type="CONNECT", filters=filters.UPGRADED)
         tunnel.enabled.value = False
     made.MergeFrom(_EDGE if serves.edge else _SIDECAR)
-    if client_address.trusted_hops:
-        made.xff_num_trusted_hops = client_address.trusted_hops
+    if listener.client_address.trusted_hops:
+        made.xff_num_trusted_hops = listener.client_address.trusted_hops
+    if listener.transport == "udp":
+        http3.speak(made)
     if serves.strip_port:
         made.strip_any_host_port = True
     if serves.tracing is not None:

@@ -105,8 +105,8 @@ def parse_cluster(name: str) -> plan.ClusterKey:
     return key
 
 
-def cluster_stat(name: str) -> str:
-    """A cluster's name in metrics: without dots, since Envoy splits a metric's name at them."""
+def stat(name: str) -> str:
+    """A name in metrics: without dots, since Envoy splits a metric's name at them."""
     return name.replace(".", "/")
 
 

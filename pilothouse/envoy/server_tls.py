@@ -25,13 +25,33 @@ _VERSIONS: Final = {
 }
 
 
+_MODERN: Final = (
+    "[ECDHE-ECDSA-AES128-GCM-SHA256|ECDHE-ECDSA-CHACHA20-POLY1305]",
+    "[ECDHE-RSA-AES128-GCM-SHA256|ECDHE-RSA-CHACHA20-POLY1305]",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+)
+_OLD: Final = (
+    *_MODERN,
+    *("ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA", "AES128-SHA"),
+    *("ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA", "AES256-SHA"),
+)
+"""Envoy's own, and those that versions before 1.2 have: of its own they can use none."""
+
+
+def _suites(tls: accepting.ServerTls) -> tuple[str, ...]:
+    if tls.ciphers or tls.min_version not in ("1.0", "1.1"):
+        return tls.ciphers
+    return _OLD
+
+
 def context(tls: accepting.ServerTls) -> tls_pb2.DownstreamTlsContext:
     """What a client is asked and offered; Envoy picks the certificate by SNI, else the first."""
     made = tls_pb2.DownstreamTlsContext(
         common_tls_context=tls_pb2.CommonTlsContext(
             tls_params=common_pb2.TlsParameters(
                 tls_minimum_protocol_version=_VERSIONS[tls.min_version],
-                cipher_suites=tls.ciphers,
+                cipher_suites=_suites(tls),
             ),
             alpn_protocols=tls.alpn,
             tls_certificate_sds_secret_configs=[

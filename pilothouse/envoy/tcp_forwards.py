@@ -34,7 +34,7 @@ def reference(forward: str) -> listener_components_pb2.Filter:
 def message(forward: plan.TcpForward) -> extension_pb2.TypedExtensionConfig:
     """The filter, under the forward's name."""
     proxy = tcp_proxy_pb2.TcpProxy(
-        stat_prefix=forward.name, idle_timeout=wire.duration(forward.idle_timeout_ms)
+        stat_prefix=names.stat(forward.name), idle_timeout=wire.duration(forward.idle_timeout_ms)
     )
     # All that is known of a connection; it counts where a cluster's balancer asks for a hash.
     proxy.hash_policy.add().source_ip.SetInParent()

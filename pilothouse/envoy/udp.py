@@ -22,7 +22,7 @@ def proxy(chain: plan.Chain) -> listener_components_pb2.ListenerFilter:
     if not isinstance(chain.serves, plan.Udp):
         raise TypeError(f"chain {chain.name} of a UDP listener serves {chain.serves!r}")
     made = udp_proxy_pb2.UdpProxyConfig(
-        stat_prefix=chain.name, idle_timeout=wire.duration(chain.serves.idle_timeout_ms)
+        stat_prefix=names.stat(chain.name), idle_timeout=wire.duration(chain.serves.idle_timeout_ms)
     )
     action = made.matcher.on_no_match.action
     action.name = "route"

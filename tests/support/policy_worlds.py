@@ -69,7 +69,7 @@ class World:
         key = plan.ClusterKey(
             direction=plan.Direction.OUTBOUND, port=PORT, service=meshes.service_key(service)
         )
-        of = names.cluster_stat(names.cluster(key))
+        of = names.stat(names.cluster(key))
         return await self.envoy.counter(f"cluster.{of}.{name}")
 
 

@@ -142,4 +142,4 @@ def test_the_secret_of_the_reference():
 def test_metrics_have_no_dots():
     """Envoy's tag rules take a cluster's name up to the first dot."""
     name = names.cluster(outbound(labels=keys.labels(version="v1.2")))
-    assert names.cluster_stat(name) == "outbound|9080|version=v1/2|reviews/default"
+    assert names.stat(name) == "outbound|9080|version=v1/2|reviews/default"
