@@ -174,7 +174,8 @@ class Reporter:
         if client is None or snapshot is None:
             return  # it has gone meanwhile
         client.session.push(snapshot, traceparent=message.traceparent)
-        self._look_again(client)
+        if client.session.stream.idle:
+            self._look_again(client)  # else the client's answer does: nothing is known before it
 
     async def _write(self) -> None:
         try:
