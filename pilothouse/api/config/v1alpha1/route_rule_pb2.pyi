@@ -740,7 +740,9 @@ class HttpMatch(_message.Message):
     """Only requests for this port of the parent; at a gateway, that of the listener. 1 to 65535. Unset matches every port."""
     @_builtins.property
     def path(self) -> Global___PathMatch:
-        """On the path without query, in which repeated slashes are one and `.` and `..` are resolved. Unset matches every path."""
+        """On the path without query, normalised: escapes of letters, digits, `-`, `.`, `_` and `~` are decoded, `.` and `..` are resolved, `\\` is
+        `/`, and repeated slashes are one. Unset matches every path.
+        """
 
     @_builtins.property
     def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeaderMatch]:
