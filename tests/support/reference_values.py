@@ -121,17 +121,28 @@ def canonical_location(url: str) -> str:
 
 
 def resolved_path(path: str) -> str:
-    """A path and query, without dots (RFC 3986, section 5.2.4) and repeated slashes."""
-    path, mark, query = path.partition("?")
-    parts: list[str] = []
+    """A path and query as routes see them: the path is normalised, then repeated slashes are one.
+
+    RFC 3986, section 6.2.2.2: escapes of what needs none are decoded; section 5.2.4: dots are
+    resolved. A backslash is a slash. A query that is empty goes.
+    """
+    path, _, query = path.partition("?")
+    path = _ESCAPES.sub(lambda found: chr(int(found.group(1), 16)), path.replace("\\", "/"))
+    kept: list[str] = []
     elements = path.split("/")[1:]
     for element in elements:
         if element == "..":
-            del parts[-1:]
-        elif element not in (".", ""):
-            parts.append(element)
-    directory = elements[-1] in ("", ".", "..") and bool(parts)
-    return "/" + "/".join(parts) + ("/" if directory else "") + mark + query
+            del kept[-1:]
+        elif element != ".":
+            kept.append(element)
+    if elements[-1] in (".", ".."):
+        kept.append("")
+    merged = re.sub("/+", "/", "/" + "/".join(kept))
+    return f"{merged}?{query}" if query else merged
+
+
+_ESCAPES = re.compile("%(2[DdEe]|3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff]|7[Ee])")
+"""Of letters, digits, ``-``, ``.``, ``_`` and ``~``."""
 
 
 def without_trailing_dot(authority: str) -> str:
