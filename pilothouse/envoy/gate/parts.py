@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from google.protobuf import message
 
 from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
+from pilothouse.api.envoy.config.core.v3 import extension_pb2
 from pilothouse.api.envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 from pilothouse.api.envoy.config.listener.v3 import listener_pb2
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2, route_pb2
@@ -34,6 +35,7 @@ _KINDS: Final[Mapping[str, type[message.Message]]] = {
     types.LISTENER.type_url: listener_pb2.Listener,
     types.ROUTE.type_url: route_pb2.RouteConfiguration,
     types.SECRET.type_url: secret_pb2.Secret,
+    types.EXTENSION.type_url: extension_pb2.TypedExtensionConfig,
 }
 
 
