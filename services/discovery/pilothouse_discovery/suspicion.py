@@ -40,7 +40,7 @@ def of(
     if record.tried.get(type_url) == version:
         return None
     acked = stream.acked(type_url)
-    fresh = acked is resources.Snapshot.EMPTY
+    fresh = not acked.resources(type_url)
     before = {} if fresh else record.lagging.get(type_url, record.confirmed)
     changed = resources.diff(acked, target, type_url).changed
     told = attribution.without_local(words)

@@ -141,12 +141,14 @@ async def all_settled(
     await waiting.eventually(told)
 
 
-@pytest.mark.parametrize("bad", [{3}, {0, 5}, set(range(COUNT))])
+@pytest.mark.parametrize(
+    ("bad", "workers"), [({3}, 1), ({0, 5}, 1), (set(range(COUNT)), 1), ({2, 3}, 2)]
+)
 async def test_the_bad_ones_of_a_change_are_held_and_the_good_ones_come(
-    mesh: pathlib.Path, bad: set[int]
+    mesh: pathlib.Path, bad: set[int], workers: int
 ) -> None:
     """Within the bound of the search; each bad one says who refused, and with what words."""
-    async with support.serving(mesh) as running, picky(running) as proxy:
+    async with support.serving(mesh, workers=workers) as running, picky(running) as proxy:
         await all_settled(running)
         before = proxy.responses
         write(mesh, *(f"{'bad' if n in bad else 'new'}-{n}" for n in range(COUNT)))
