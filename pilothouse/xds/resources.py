@@ -31,6 +31,7 @@ class Resource:
     __slots__ = (
         "__weakref__",
         "_delta",
+        "_digest",
         "_sotw",
         "body",
         "metadata",
@@ -60,6 +61,7 @@ class Resource:
         self.references = references
         self.origins = origins
         self.metadata = metadata
+        self._digest: int | None = None
         self._sotw: bytes | None = None
         self._delta: bytes | None = None
 
@@ -94,6 +96,14 @@ class Resource:
             metadata=metadata,
             version=version,
         )
+
+    @property
+    def digest(self) -> int:
+        """Hash of name and version; made at first use."""
+        if self._digest is None:
+            text = f"{self.version}:{self.name}".encode()
+            self._digest = int.from_bytes(hashlib.sha256(text).digest(), "big")
+        return self._digest
 
     @property
     def sotw_frame(self) -> bytes:
@@ -189,10 +199,8 @@ class Layer:
         """
         digest = self._digests.get(type_url)
         if digest is None:
-            digest = self._digests[type_url] = sum(
-                int.from_bytes(hashlib.sha256(f"{one.version}:{one.name}".encode()).digest(), "big")
-                for one in self.resources(type_url).values()
-            )
+            named = self.resources(type_url)
+            digest = self._digests[type_url] = sum(one.digest for one in named.values())
         return digest
 
     @property
