@@ -31,6 +31,8 @@ def check(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.Found:
     yield from checks.labels("spec.labels", spec.labels)
     if spec.HasField("external_service"):
         yield from _not_outside(spec)
+    else:
+        yield from _outside_only(spec)
     yield from _sections("spec", spec)
     ports: dict[object, str] = {}
     for index, port in enumerate(spec.ports):
@@ -51,6 +53,16 @@ def _not_outside(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.F
             yield from checks.broken(f"spec.ports[{index}].locality", needless)
 
 
+def _outside_only(spec: destination_policy_pb2.DestinationPolicySpec) -> checks.Found:
+    """What only an external service has."""
+    found = [("spec", spec.tls)]
+    found += [(f"spec.ports[{index}]", port.tls) for index, port in enumerate(spec.ports)]
+    for where, tls in found:
+        if tls.HasField("tunnel"):
+            needless = "must not be set for a service of the mesh"
+            yield from checks.broken(f"{where}.tls.tunnel", needless)
+
+
 def _sections(
     where: str,
     spec: destination_policy_pb2.DestinationPolicySpec | destination_policy_pb2.PortPolicy,
@@ -64,6 +76,9 @@ def _sections(
     yield from localities.check(f"{where}.locality", spec.locality)
     if spec.HasField("tls"):
         yield from upstream_tls.check(f"{where}.tls", spec.tls)
+    if spec.tls.HasField("tunnel") and spec.connection_pool.proxy_protocol:
+        excluded = "must not be set together with connectionPool.proxyProtocol"
+        yield from checks.broken(f"{where}.tls.tunnel", excluded)
 
 
 def _circuit_breaker(where: str, section: destination_policy_pb2.CircuitBreaker) -> checks.Found:

@@ -38,6 +38,10 @@ def check(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Fou
         text = f"must not be set together with {', '.join(excluded)}"
         yield from checks.broken(f"{where}.insecureSkipVerify", text)
     yield from _versions(where, section)
+    if section.HasField("tunnel"):
+        at = f"{where}.tunnel"
+        yield from checks.required(f"{at}.ipAddress", section.tunnel.ip_address, syntax.ip_address)
+        yield from checks.required_port(f"{at}.port", section.tunnel.port, {})
 
 
 def _trust(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Found:

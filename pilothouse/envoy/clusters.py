@@ -8,7 +8,7 @@ import functools
 from typing import Final, Literal, assert_never
 
 from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
-from pilothouse.envoy import addresses, balancers, endpoints, names, sections, wire
+from pilothouse.envoy import addresses, balancers, endpoints, names, sections, tunnels, wire
 from pilothouse.routing import credentials, plan, upstreams
 from pilothouse.xds import resources, types
 
@@ -26,7 +26,11 @@ def message(cluster: plan.Cluster) -> cluster_pb2.Cluster:
             check.http_health_check.host = _host(cluster.key)
     if cluster.resolution not in ("eds", "asked"):
         made.load_assignment.cluster_name = made.name
-        endpoints.fill(made.load_assignment.endpoints.add(), cluster.addresses)
+        entry = made.load_assignment.endpoints.add()
+        endpoints.fill(entry, cluster.addresses)
+        tls = cluster.settings.tls
+        if tls is not None and tls.tunnel is not None:
+            tunnels.fill(entry, tls.tunnel)
     return made
 
 

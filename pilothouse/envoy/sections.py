@@ -12,7 +12,7 @@ from pilothouse.api.envoy.config.cluster.v3 import (
     cluster_pb2,
     outlier_detection_pb2,
 )
-from pilothouse.envoy import balancers, connections, health_checks, upstream_tls, wire
+from pilothouse.envoy import balancers, connections, health_checks, tunnels, upstream_tls, wire
 from pilothouse.routing import upstreams
 
 NO_LIMIT: Final = 2**32 - 1
@@ -35,7 +35,9 @@ def fill(made: cluster_pb2.Cluster, settings: upstreams.Settings, *, http2: bool
     if settings.tls is not None:
         made.transport_socket.CopyFrom(upstream_tls.transport_socket(settings.tls))
     version = settings.connection_pool.proxy_protocol
-    if version is not None:
+    if settings.tls is not None and settings.tls.tunnel is not None:
+        made.transport_socket.CopyFrom(tunnels.transport_socket(made.transport_socket))
+    elif version is not None:
         inner = made.transport_socket if settings.tls is not None else None
         made.transport_socket.CopyFrom(connections.proxy_protocol(version, inner))
 

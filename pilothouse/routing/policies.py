@@ -258,6 +258,9 @@ def _tls(section: destination_policy_pb2.UpstreamTls, *, namespace: str) -> upst
         min_version=_TLS_VERSIONS.get(section.min_version, "1.2"),
         max_version=_TLS_VERSIONS.get(section.max_version),
         ciphers=tuple(section.cipher_suites),
+        tunnel=(section.tunnel.ip_address, section.tunnel.port)
+        if section.HasField("tunnel")
+        else None,
     )
 
 

@@ -227,6 +227,9 @@ class Tls:
     """None means the newest."""
     ciphers: tuple[str, ...] = ()
     """For TLS 1.2; empty for the proxy's own."""
+    tunnel: tuple[str, int] | None = None
+    """IP address and port of an HTTP proxy through which connections are made. Only for clusters
+    that have addresses of their own; where the PROXY protocol is asked for too, this counts."""
     provider: str = ""
     """Of a gRPC application: what has the signers and its own certificate, by the name that its
     bootstrap gives it, in place of those above. Empty: it has nothing, and must not connect."""

@@ -17,6 +17,9 @@ HEX = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 SUITES = "ECDHE-ECDSA-AES128-GCM-SHA256, ECDHE-RSA-AES128-GCM-SHA256"
 
 
+TUNNEL = "sni: a.example, insecureSkipVerify: true, tunnel: {ipAddress: 192.0.2.1"
+
+
 def spec(says: str) -> str:
     return f"{{service: a, tls: {{sni: a.example, {says}}}}}"
 
@@ -94,8 +97,48 @@ def test_what_is_wrong(says: str, expected: list[str]):
 
 
 @pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (f"externalService: a, tls: {{{TUNNEL}, port: 3128}}}}", []),
+        (
+            (
+                f"externalService: a, connectionPool: {{proxyProtocol: V1}},"
+                f" tls: {{{TUNNEL}, port: 3128}}}}, ports: [{{port: 1, tls: {{{TUNNEL}}}}}}}]"
+            ),
+            [
+                "spec.tls.tunnel: must not be set together with connectionPool.proxyProtocol",
+                "spec.ports[0].tls.tunnel.port: is required: a number from 1 to 65535",
+            ],
+        ),
+        (
+            (
+                "externalService: a, tls: {sni: a.example, insecureSkipVerify: true,"
+                " tunnel: {ipAddress: proxy.example, port: 65536}}"
+            ),
+            [
+                "spec.tls.tunnel.ipAddress: must be an IP address, is 'proxy.example'",
+                "spec.tls.tunnel.port: must be from 1 to 65535, is 65536",
+            ],
+        ),
+        (
+            f"service: a, tls: {{{TUNNEL}, port: 1}}}}",
+            ["spec.tls.tunnel: must not be set for a service of the mesh"],
+        ),
+    ],
+)
+def test_tunnels_are_for_external_services(spec: str, expected: list[str]):
+    """And their proxy is told by its address."""
+    config = configs.with_spec("DestinationPolicy", f"{{{spec}}}")
+    assert [str(one) for one in validation.validate(config)] == expected
+
+
+@pytest.mark.parametrize(
     ("says", "expected"),
     [
+        (
+            "insecureSkipVerify: true, tunnel: {ipAddress: 192.0.2.1, port: 3128}",
+            upstreams.Tls(sni="a.example", tunnel=("192.0.2.1", 3128)),
+        ),
         (
             f"minVersion: TLS_1_3, certificateHashes: ['{HEX.upper()}'], publicKeyHashes: [b, a]",
             upstreams.Tls(

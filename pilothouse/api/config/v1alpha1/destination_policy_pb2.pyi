@@ -1240,6 +1240,7 @@ class UpstreamTls(_message.Message):
     CERTIFICATE_HASHES_FIELD_NUMBER: _builtins.int
     REVOCATION_LISTS_FIELD_NUMBER: _builtins.int
     CA_SECRET_FIELD_NUMBER: _builtins.int
+    TUNNEL_FIELD_NUMBER: _builtins.int
     mode: Global___UpstreamTls.Mode.ValueType
     """The way. In YAML `SIMPLE`, `MUTUAL` or `DISABLE`. Unset means `SIMPLE`."""
     sni: _builtins.str
@@ -1286,6 +1287,13 @@ class UpstreamTls(_message.Message):
     def certificate_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The same for the certificate as a whole: SHA-256 in hex, with or without colons. One that either list has will do."""
 
+    @_builtins.property
+    def tunnel(self) -> Global___HttpTunnel:
+        """An HTTP proxy through which all connections are made, by CONNECT: for networks that have no other way out. It is told the endpoints' names where
+        the external service is resolved by DNS (the client's proxy resolves them too), else their addresses. For external services only, and not with
+        `connectionPool.proxyProtocol`.
+        """
+
     def __init__(
         self,
         *,
@@ -1302,14 +1310,41 @@ class UpstreamTls(_message.Message):
         certificate_hashes: _abc.Iterable[_builtins.str] | None = ...,
         revocation_lists: _builtins.str = ...,
         ca_secret: _builtins.str = ...,
+        tunnel: Global___HttpTunnel | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tunnel", b"tunnel"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "ca_secret", b"ca_secret", "certificate_hashes", b"certificate_hashes", "cipher_suites", b"cipher_suites", "client_certificate", b"client_certificate", "insecure_skip_verify", b"insecure_skip_verify", "max_version", b"max_version", "min_version", b"min_version", "mode", b"mode", "public_key_hashes", b"public_key_hashes", "revocation_lists", b"revocation_lists", "sni", b"sni", "subject_alt_names", b"subject_alt_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "ca_secret", b"ca_secret", "certificate_hashes", b"certificate_hashes", "cipher_suites", b"cipher_suites", "client_certificate", b"client_certificate", "insecure_skip_verify", b"insecure_skip_verify", "max_version", b"max_version", "min_version", b"min_version", "mode", b"mode", "public_key_hashes", b"public_key_hashes", "revocation_lists", b"revocation_lists", "sni", b"sni", "subject_alt_names", b"subject_alt_names", "tunnel", b"tunnel"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpstreamTls: _TypeAlias = UpstreamTls  # noqa: Y015
+
+@_typing.final
+class HttpTunnel(_message.Message):
+    """An HTTP proxy."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IP_ADDRESS_FIELD_NUMBER: _builtins.int
+    PORT_FIELD_NUMBER: _builtins.int
+    ip_address: _builtins.str
+    """Its IP address. Required."""
+    port: _builtins.int
+    """Its port, 1 to 65535. Required."""
+    def __init__(
+        self,
+        *,
+        ip_address: _builtins.str = ...,
+        port: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ip_address", b"ip_address", "port", b"port"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HttpTunnel: _TypeAlias = HttpTunnel  # noqa: Y015
 
 @_typing.final
 class PortPolicy(_message.Message):
