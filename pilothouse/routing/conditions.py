@@ -11,7 +11,7 @@ from pilothouse.model import services as registry
 from pilothouse.routing import (
     clusters,
     endpoints,
-    gateways,
+    gateway_ports,
     parsed,
     parsing,
     routes,
@@ -60,8 +60,10 @@ def all_conditions(
     for external in findings.objects.externals:
         lost = findings.directory.claims.lost.get(external.key, ())
         found[external.object] = told.conflicted(lost)
+    losses = memo.leaf(gateway_ports.losses, "", findings.objects.gateways)
     for gateway in findings.objects.gateways:
-        found[gateway.key] = gateway_conditions(gateway, findings.objects.gateways)
+        lost = losses.get(gateway.key, ())
+        found[gateway.key] = told.in_order(told.resolved([]), told.conflicted(lost))
     return {key: found[key] for key in sorted(found)}
 
 
@@ -170,25 +172,3 @@ def policy_conditions(
     ]
     lost = (f"{winner} already says how to talk to the same endpoints",) if winner else ()
     return told.in_order(told.resolved(problems), told.no_endpoints(barren), told.conflicted(lost))
-
-
-def gateway_conditions(
-    gateway: parsed.Gateway, others: tuple[parsed.Gateway, ...]
-) -> told.Conditions:
-    """The conditions of a MeshGateway, among all there are."""
-    lost = []
-    for other in others:
-        if other is not gateway and _may_share_proxies(gateway, other):
-            lost += [
-                f"listener {one.listener} {one.text}"
-                for one in gateways.refused((gateway, other))
-                if one.loser == gateway.key
-            ]
-    return told.in_order(told.resolved([]), told.conflicted(tuple(dict.fromkeys(lost))))
-
-
-def _may_share_proxies(one: parsed.Gateway, other: parsed.Gateway) -> bool:
-    """True when every proxy that serves one of them serves both."""
-    return one.key.namespace == other.key.namespace and (
-        keys.selects(one.selector, other.selector) or keys.selects(other.selector, one.selector)
-    )

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from pilothouse.model import keys
 from pilothouse.routing import parsed, rules
 
+T = TypeVar("T")
 Kind = Literal["http", "tls", "tcp", "udp"]
 _KINDS: Mapping[parsed.ListenerProtocol, Kind] = {
     "http": "http",
@@ -68,7 +69,7 @@ def owners(listeners: Iterable[OpenListener]) -> Mapping[str, OpenListener]:
     return {host: one for one in listeners for host in one.hosts}
 
 
-def owner(of: Mapping[str, OpenListener], host: str) -> OpenListener | None:
+def owner(of: Mapping[str, T], host: str) -> T | None:
     """Whose all that a pattern means is: his that has the narrowest pattern around it."""
     if host in of:
         return of[host]
@@ -183,6 +184,24 @@ def open_ports(gateways: Iterable[Served]) -> tuple[tuple[OpenPort, ...], tuple[
         for (number, _), port in sorted(ports.found.items())
     )
     return found, tuple(ports.refused)
+
+
+def losses(gateways: tuple[parsed.Gateway, ...]) -> Mapping[keys.ObjectKey, tuple[str, ...]]:
+    """What listeners do without wherever their gateway is served; by gateway, in words.
+
+    Whoever has the labels of one selector serves each gateway whose selector they contain. Proxies
+    with still more labels may serve more, which is found out there.
+    """
+    found: dict[keys.ObjectKey, dict[str, None]] = {}
+    for namespace, selector in sorted({(one.key.namespace, one.selector) for one in gateways}):
+        together = [
+            Served(one, ())
+            for one in gateways
+            if one.key.namespace == namespace and keys.selects(one.selector, selector)
+        ]
+        for lost in open_ports(together)[1]:
+            found.setdefault(lost.loser, {})[f"listener {lost.listener} {lost.text}"] = None
+    return {key: tuple(texts) for key, texts in found.items()}
 
 
 def _seniority(served: Served) -> tuple[object, ...]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from pilothouse.model import keys
 from pilothouse.routing import (
@@ -278,8 +278,3 @@ def serving(
         for key, gateway in gateways.items()
         if key.namespace == namespace and keys.selects(gateway.selector, labels)
     )
-
-
-def refused(gateways: Iterable[parsed.Gateway]) -> tuple[gateway_ports.Refused, ...]:
-    """What listeners do without at a proxy that serves these gateways."""
-    return gateway_ports.open_ports(Served(one, ()) for one in gateways)[1]
