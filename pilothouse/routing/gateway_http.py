@@ -26,6 +26,8 @@ from pilothouse.routing import (
 from pilothouse.routing import memo as memory
 
 _MISDIRECTED = 421
+_LISTED = 100
+"""Hosts of others that a listener tells from hosts of nobody."""
 _MOVED = 301
 _HTTPS_PORT = 443
 
@@ -55,13 +57,12 @@ def hosts(
     """
     by_host: dict[str, dict[keys.ObjectKey, rules.Bound]] = {}
     origins: dict[str, set[keys.ObjectKey]] = {}
+    ours = {id(one) for one in listeners}
     for one in listeners:
         for attached in one.attached():
             for host in hosts_of(one, attached):
                 owner = gateway_ports.owner(owners, host)
-                if owner is not None and owner not in listeners:
-                    continue
-                if owner is not None and owner.listener.redirect_port is not None:
+                if owner is not None and not _is_routed(owner, ours):
                     continue
                 bounds, key = by_host.setdefault(host, {}), attached.bound.rule.key
                 before = bounds.get(key, attached.bound)
@@ -76,6 +77,10 @@ def hosts(
         sources = tuple(sorted(origins[host]))
         found.append(memo.leaf(routes.host, slot, host, (host,), routed, sources))
     return found
+
+
+def _is_routed(owner: gateway_ports.OpenListener, ours: set[int]) -> bool:
+    return id(owner) in ours and owner.listener.redirect_port is None
 
 
 def in_scope(
@@ -114,12 +119,15 @@ def elsewhere(
 ) -> list[plan.VirtualHost]:
     """What a listener answers for hosts of others of its port, and for its own without a route.
 
+    A port with thousands of listeners must not have the hosts of all in the routes of each. Beyond
+    some number those of others are not listed: whatever is not its own may be theirs.
+
     Args:
         listener: The listener.
         owners: All listeners of the port by host.
         served: Hosts of its own that have routes.
     """
-    others = tuple(sorted(host for host, owner in owners.items() if owner is not listener))
+    others = _others(listener, owners)
     if not others:
         return []
     route = plan.Route(
@@ -133,3 +141,18 @@ def elsewhere(
         plan.VirtualHost(name=names.MISDIRECTED, domains=others, routes=(route,)),
         *(plan.VirtualHost(name=host, domains=(host,), routes=()) for host in bare),
     ]
+
+
+def _others(
+    listener: gateway_ports.OpenListener, owners: Mapping[str, gateway_ports.OpenListener]
+) -> tuple[str, ...]:
+    """The hosts of others, sorted; ``*`` stands for many, where it is not the listener's own."""
+    own = {host: host for host in listener.hosts}
+    many = len(owners) - len(own) > _LISTED and "*" not in own
+    if many and not any(host.startswith("*.") for host in own):
+        return ("*",)
+    others = (host for host in owners if host not in own)
+    if many:  # what lies within its own patterns is theirs all the same
+        within = (host for host in others if gateway_ports.owner(own, host) is not None)
+        return ("*", *sorted(within))
+    return tuple(sorted(others))
