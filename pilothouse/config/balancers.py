@@ -23,11 +23,11 @@ _MAX_TABLE = 5_000_011
 def check(where: str, section: destination_policy_pb2.LoadBalancer) -> checks.Found:
     """Every rule that the section breaks, in the order of its fields."""
     yield from ranges.percent(where, section, "min_healthy_percent")
-    hashes = section.policy in (_RING_HASH, _MAGLEV)
-    if hashes and not section.hash_by:
+    hashing = hashes(section)
+    if hashing and not section.hash_by:
         needed = "at least one is required when the policy is RING_HASH or MAGLEV"
         yield from checks.broken(f"{where}.hashBy", needed)
-    if section.hash_by and not hashes:
+    if section.hash_by and not hashing:
         needless = "must not be set unless the policy is RING_HASH or MAGLEV"
         yield from checks.broken(f"{where}.hashBy", needless)
     for index, key in enumerate(section.hash_by):
@@ -46,6 +46,11 @@ def check(where: str, section: destination_policy_pb2.LoadBalancer) -> checks.Fo
             yield from checks.broken(at, wrong)
     if section.HasField("warmup"):
         yield from _warmup(f"{where}.warmup", section)
+
+
+def hashes(section: destination_policy_pb2.LoadBalancer) -> bool:
+    """Tell whether the key of a request chooses the endpoint."""
+    return section.policy in (_RING_HASH, _MAGLEV)
 
 
 def _warmup(where: str, section: destination_policy_pb2.LoadBalancer) -> checks.Found:

@@ -74,6 +74,9 @@ def _sections(
     yield from _health_check(f"{where}.healthCheck", spec.health_check)
     yield from _connection_pool(f"{where}.connectionPool", spec.connection_pool)
     yield from localities.check(f"{where}.locality", spec.locality)
+    if spec.locality.HasField("zone_aware") and balancers.hashes(spec.load_balancer):
+        nothing = "must not be set when loadBalancer.policy is RING_HASH or MAGLEV"
+        yield from checks.broken(f"{where}.locality.zoneAware", nothing)
     if spec.HasField("tls"):
         yield from upstream_tls.check(f"{where}.tls", spec.tls)
     if spec.tls.HasField("tunnel") and spec.connection_pool.proxy_protocol:

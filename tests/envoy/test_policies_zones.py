@@ -190,3 +190,18 @@ async def test_with_too_few_healthy_endpoints_requests_may_fail(zones: Zones):
         one.status = 500
     await zones.becomes("failing", "503")
     await zones.becomes("desperate", "500")
+
+
+async def test_a_proxy_that_knows_where_it_is_does_not_wait_for_its_peers():
+    """Also where nobody weighs zones: it is told at once that there are none."""
+    async with fleet.fleet({"web.yaml": fleet.service("web")}) as made:
+        await made.start()
+        for variant in fleet.VARIANTS:
+            async with made.envoy(
+                f"client-{variant}",
+                proxy.Role.SIDECAR,
+                locality=policy_worlds.locality(HERE),
+            ) as envoy:
+                await made.settled()
+                assert await envoy.stat("cluster.pilothouse-peers.init_fetch_timeout") == 0
+                assert await envoy.stat("cluster.pilothouse-peers.update_success") > 0

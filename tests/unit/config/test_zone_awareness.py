@@ -40,6 +40,18 @@ def test_what_is_wrong(says: str, expected: list[str]):
     assert [str(one) for one in validation.validate(config)] == expected
 
 
+@pytest.mark.parametrize("policy", ["RING_HASH", "MAGLEV"])
+def test_keys_and_zones_do_not_go_together(policy: str):
+    """A key has its endpoint, wherever that is."""
+    hashing = f"loadBalancer: {{policy: {policy}, hashBy: [{{sourceIp: true}}]}}"
+    config = configs.with_spec(
+        "DestinationPolicy", f"{{service: a, {hashing}, locality: {{zoneAware: {{}}}}}}"
+    )
+    assert [str(one) for one in validation.validate(config)] == [
+        f"{WHERE}: must not be set when loadBalancer.policy is RING_HASH or MAGLEV"
+    ]
+
+
 @pytest.mark.parametrize(
     ("says", "expected"),
     [

@@ -1056,7 +1056,7 @@ class ZoneAwareness(_message.Message):
     """Requests stay in the proxy's own zone as far as all endpoints of the service still get the same number of them. When a zone has a larger part
     of the clients than of the endpoints, the rest goes to zones where it is the other way round. The clients are the ready endpoints of the services
     that the proxy itself is an endpoint of; a proxy that is none treats all zones alike. A zone here is a region, zone and sub-zone together.
-    Counts for nothing with `RING_HASH` and `MAGLEV`.
+    Excludes `RING_HASH` and `MAGLEV`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
