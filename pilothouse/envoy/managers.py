@@ -35,7 +35,7 @@ from pilothouse.api.envoy.extensions.filters.network.http_connection_manager.v3 
     http_connection_manager_pb2,
 )
 from pilothouse.api.envoy.type.v3 import percent_pb2
-from pilothouse.envoy import filters, http3, names, route_actions, wire
+from pilothouse.envoy import access_logs, filters, http3, names, route_actions, wire
 from pilothouse.routing import plan
 
 _Manager = http_connection_manager_pb2.HttpConnectionManager
@@ -108,6 +108,8 @@ def manager(
         http3.speak(made)
     if serves.strip_port:
         made.strip_any_host_port = True
+    if serves.access_log is not None:
+        made.access_log.append(access_logs.message(serves.access_log, by_route=True))
     if serves.tracing is not None:
         made.tracing.CopyFrom(_tracing(serves.tracing, edge=serves.edge))
     return made

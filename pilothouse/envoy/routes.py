@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, assert_never
 
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2, route_pb2
-from pilothouse.envoy import filters, headers, matches, wire
+from pilothouse.envoy import access_logs, filters, headers, matches, wire
 from pilothouse.envoy import route_actions as actions
 from pilothouse.routing import plan, treatment
 from pilothouse.xds import resources, types
@@ -159,6 +159,8 @@ def _fill_route(
     if route.treatment is not treatment.NOTHING:
         headers.fill(made, route.treatment)
         filters.fill(made, route.treatment)
+    if not route.logged:
+        access_logs.leave_out(made)
     # Names the span here. Not propagated: the next proxy names its own, and a host outside is not
     # told our names.
     made.decorator.operation = operation

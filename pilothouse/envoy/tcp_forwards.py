@@ -13,7 +13,7 @@ from typing import Final
 from pilothouse.api.envoy.config.core.v3 import config_source_pb2, extension_pb2
 from pilothouse.api.envoy.config.listener.v3 import listener_components_pb2
 from pilothouse.api.envoy.extensions.filters.network.tcp_proxy.v3 import tcp_proxy_pb2
-from pilothouse.envoy import names, wire
+from pilothouse.envoy import access_logs, names, wire
 from pilothouse.routing import plan
 from pilothouse.xds import resources, types
 
@@ -38,6 +38,8 @@ def message(forward: plan.TcpForward) -> extension_pb2.TypedExtensionConfig:
     )
     # All that is known of a connection; it counts where a cluster's balancer asks for a hash.
     proxy.hash_policy.add().source_ip.SetInParent()
+    if forward.access_log is not None:
+        proxy.access_log.append(access_logs.message(forward.access_log))
     shares = [(names.cluster_or_none(one.cluster), one.weight) for one in forward.clusters]
     if len(shares) == 1:
         proxy.cluster = shares[0][0]

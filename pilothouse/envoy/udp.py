@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pilothouse.api.envoy.config.listener.v3 import listener_components_pb2
 from pilothouse.api.envoy.extensions.filters.udp.udp_proxy.v3 import route_pb2, udp_proxy_pb2
-from pilothouse.envoy import names, wire
+from pilothouse.envoy import access_logs, names, wire
 from pilothouse.routing import plan
 
 
@@ -31,6 +31,8 @@ def proxy(chain: plan.Chain) -> listener_components_pb2.ListenerFilter:
     )
     # Datagrams of one client go to one endpoint also where the cluster's balancer hashes.
     made.hash_policies.add().source_ip = True
+    if chain.serves.access_log is not None:
+        made.access_log.append(access_logs.message(chain.serves.access_log))
     return listener_components_pb2.ListenerFilter(
         name="envoy.filters.udp_listener.udp_proxy", typed_config=wire.packed(made)
     )

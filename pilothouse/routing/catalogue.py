@@ -14,6 +14,7 @@ from pilothouse.model import services as registry
 from pilothouse.routing import memo as memory
 from pilothouse.routing import names, parsed, plan
 
+NO_DEFAULTS: Final = parsed.MeshDefaults()
 COLLECTOR = keys.ServiceKey(objects.ROOT_NAMESPACE, "tracing-collector")
 """The collector of the mesh's tracing, as an external service; no ExternalService may take the
 name.
@@ -81,8 +82,13 @@ class Catalogue:
     ip_owners: Mapping[str, keys.ServiceKey]
 
 
-def catalogue(memo: memory.Memo, services: Mapping[keys.ServiceKey, registry.Service]) -> Catalogue:
-    """Arrange the services."""
+def catalogue(
+    memo: memory.Memo,
+    services: Mapping[keys.ServiceKey, registry.Service],
+    defaults: parsed.MeshDefaults = NO_DEFAULTS,
+) -> Catalogue:
+    """Arrange the services, where the mesh has these defaults."""
+    retry = _default(defaults)
     by_namespace: dict[str, list[Entry]] = {}
     entries: dict[keys.ServiceKey, Entry] = {}
     ip_owners: dict[str, keys.ServiceKey] = {}
@@ -91,7 +97,7 @@ def catalogue(memo: memory.Memo, services: Mapping[keys.ServiceKey, registry.Ser
         ips = tuple(
             sorted(ip for ip in service.cluster_ips if ip_owners.setdefault(ip, key) == key)
         )
-        entries[key] = memo.leaf(entry, key, service, ips)
+        entries[key] = memo.leaf(entry, key, service, ips, retry)
         by_namespace.setdefault(key.namespace, []).append(entries[key])
     return Catalogue(
         entries=entries,
@@ -100,9 +106,20 @@ def catalogue(memo: memory.Memo, services: Mapping[keys.ServiceKey, registry.Ser
     )
 
 
-def entry(service: registry.Service, ips: tuple[str, ...]) -> Entry:
+Retry = tuple[plan.Retry | None, plan.Origins]
+"""When requests are retried that no rule speaks of, and who says so."""
+_RETRY: Final[Retry] = (plan.Retry(), ())
+
+
+def _default(defaults: parsed.MeshDefaults) -> Retry:
+    if defaults.retry == plan.Retry():
+        return _RETRY
+    return defaults.retry, defaults.origins
+
+
+def entry(service: registry.Service, ips: tuple[str, ...], retry: Retry = _RETRY) -> Entry:
     """Look at one service."""
-    http = http_ports(service)
+    http = http_ports(service, retry)
     taken = {port.number for port in http}
     streams = _streams(service, taken)
     reached = (*http, *(port for port in streams if port.site.transport != "udp"))
@@ -119,7 +136,7 @@ def _number(port: HttpPort) -> int:
     return port.number
 
 
-def http_ports(service: registry.Service) -> tuple[HttpPort, ...]:
+def http_ports(service: registry.Service, retry: Retry = _RETRY) -> tuple[HttpPort, ...]:
     """The HTTP ports of a service; one of type ExternalName is a DNS alias, and has none."""
     if service.external_name is not None:
         return ()
@@ -135,7 +152,9 @@ def http_ports(service: registry.Service) -> tuple[HttpPort, ...]:
                 number=port.number,
                 host=names.virtual_host(service.key, port=port.number, external=False),
                 site=Site(
-                    port=port.number, itself=cluster, fallback=default_route(cluster, origins=())
+                    port=port.number,
+                    itself=cluster,
+                    fallback=default_route(cluster, origins=(), retry=retry),
                 ),
                 http2=speaks_http2(port),
             )
@@ -177,16 +196,22 @@ def speaks_http2(port: registry.Port) -> bool:
     return port.protocol in (registry.AppProtocol.HTTP2, registry.AppProtocol.GRPC)
 
 
-def default_route(cluster: plan.ClusterKey, *, origins: plan.Origins) -> plan.Route:
+def default_route(
+    cluster: plan.ClusterKey, *, origins: plan.Origins, retry: Retry = _RETRY
+) -> plan.Route:
     """The route for requests that no rule speaks of."""
     share = plan.WeightedCluster(cluster=cluster, weight=1)
-    action = plan.Forward(clusters=(share,))
+    when, said_by = retry
+    action = plan.Forward(clusters=(share,), retry=when)
     return plan.Route(
-        name=names.DEFAULT_ROUTE, match=parsed.ANYTHING, action=action, origins=origins
+        name=names.DEFAULT_ROUTE,
+        match=parsed.ANYTHING,
+        action=action,
+        origins=tuple(sorted({*origins, *said_by})),
     )
 
 
-def external_ports(external: parsed.External) -> tuple[HttpPort, ...]:
+def external_ports(external: parsed.External, retry: Retry = _RETRY) -> tuple[HttpPort, ...]:
     """The ports of an external service, as sidecars see them."""
     ref = parsed.Ref(external=True, key=external.key)
     return tuple(
@@ -194,13 +219,13 @@ def external_ports(external: parsed.External) -> tuple[HttpPort, ...]:
             ref=ref,
             number=port.number,
             host=names.virtual_host(external.key, port=port.number, external=True),
-            site=_external_site(external, port.number),
+            site=_external_site(external, port.number, retry),
         )
         for port in external.ports
     )
 
 
-def _external_site(external: parsed.External, port: int) -> Site:
+def _external_site(external: parsed.External, port: int, retry: Retry) -> Site:
     if external.through_egress:
         text = (
             f"ExternalService {external.key} is reached through the egress gateway only, "
@@ -218,7 +243,7 @@ def _external_site(external: parsed.External, port: int) -> Site:
         port=port,
         parent=external.object,
         itself=cluster,
-        fallback=default_route(cluster, origins=external.origins),
+        fallback=default_route(cluster, origins=external.origins, retry=retry),
     )
 
 
@@ -286,7 +311,11 @@ class Claims:
 
 
 def claims(
-    memo: memory.Memo, externals: tuple[parsed.External, ...], mesh: Catalogue, domain: str
+    memo: memory.Memo,
+    externals: tuple[parsed.External, ...],
+    mesh: Catalogue,
+    domain: str,
+    defaults: parsed.MeshDefaults = NO_DEFAULTS,
 ) -> Claims:
     """Settle who keeps a host claimed twice: a service of the mesh, else the older claim."""
     owners: dict[str, str] = {}
@@ -308,10 +337,11 @@ def claims(
         kept[external.key] = tuple(sorted(wins))
         lost[external.key] = tuple(losses)
     counted = [one for one in externals if one.key in kept]
+    retry = _default(defaults)
     return Claims(
         externals={one.key: one for one in counted},
         hosts=kept,
-        ports={one.key: memo.leaf(external_ports, one.key, one) for one in counted},
+        ports={one.key: memo.leaf(external_ports, one.key, one, retry) for one in counted},
         lost={key: losses for key, losses in lost.items() if losses},
         undotted=tuple(
             sorted((host, key) for key, hosts in kept.items() for host in hosts if "." not in host)

@@ -13,13 +13,14 @@ from pilothouse.model import keys
 from pilothouse.model import mapped as ports
 from pilothouse.model import services as registry
 from pilothouse.routing import (
+    access_logs,
     clusters,
     common,
     extra_hosts,
     hosts,
     mapped,
     outbound,
-    parsed,
+    parsing,
     plan,
     rules,
     sources,
@@ -89,7 +90,7 @@ class Clientele:
         truths: sources.Truths,
         found: tuple[ports.MappedPort, ...],
         service: str,
-        mesh: parsed.MeshTracing | None,
+        mesh: parsing.Objects,
     ) -> tuple[plan.Layer, ...]:
         """The layer of a client's mapped ports, if it has some.
 
@@ -98,7 +99,7 @@ class Clientele:
             truths: The tests that hold of it.
             found: Its mapped ports.
             service: Its name in traces.
-            mesh: The mesh's tracing; None for none.
+            mesh: Its defaults.
         """
         if not found:
             return ()
@@ -110,9 +111,11 @@ class Clientele:
             self.sent(namespace, truths),
             self._known.directory,
             self._known.attachments.producers,
-            mesh,
+            mesh.tracing,
         )
-        return (layer,)
+        log = mesh.defaults.access_log
+        slot = (own.namespace, truths, found, service)
+        return (self._memo.leaf(access_logs.logged, slot, layer, log),)
 
     def unreached(self) -> outbound.Shadows:
         """Matches that nothing in the mesh reaches, with the hosts where that is so."""

@@ -115,6 +115,7 @@ class RuleRoute:
     retry: plan.Retry | None
     rewrite: treatment.Rewrite | None
     treatment: treatment.Treatment
+    logged: bool = True
     transport: Transport = "http"
 
     @property
@@ -284,6 +285,18 @@ class Gateway:
     def admits(self, namespace: str) -> bool:
         """Tell whether rules of ``namespace`` may attach."""
         return "*" in self.allowed or namespace in self.allowed
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MeshDefaults:
+    """What holds where nothing else is said."""
+
+    allow_any: bool = False
+    """Hosts that nothing speaks of are asked, too."""
+    retry: plan.Retry | None = dataclasses.field(default_factory=plan.Retry)
+    """Of routes that do not say when they retry."""
+    access_log: plan.AccessLog | None = None
+    origins: plan.Origins = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

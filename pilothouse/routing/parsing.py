@@ -9,17 +9,14 @@ from typing import TypeVar, cast
 
 from pilothouse.api.config.v1alpha1 import (
     external_service_pb2,
-    mesh_config_pb2,
 )
 from pilothouse.config import objects
 from pilothouse.model import keys
 from pilothouse.routing import memo as memory
-from pilothouse.routing import mesh_gateways, parsed, policies, readers, route_rules
+from pilothouse.routing import mesh_defaults, mesh_gateways, parsed, policies, readers, route_rules
 
 MESH_CONFIG = keys.ObjectKey("MeshConfig", objects.ROOT_NAMESPACE, "default")
 """The only MeshConfig that is used."""
-
-_DEFAULT_OTLP_PORT = 4317
 
 T = TypeVar("T")
 
@@ -33,6 +30,7 @@ class Objects:
     externals: tuple[parsed.External, ...] = ()
     gateways: tuple[parsed.Gateway, ...] = ()
     tracing: parsed.MeshTracing | None = None
+    defaults: parsed.MeshDefaults = dataclasses.field(default_factory=parsed.MeshDefaults)
 
 
 def parse(memo: memory.Memo, configs: Mapping[keys.ObjectKey, objects.Config]) -> Objects:
@@ -45,12 +43,19 @@ def parse(memo: memory.Memo, configs: Mapping[keys.ObjectKey, objects.Config]) -
         return tuple(memo.leaf(reader, one.key, one) for one in by_kind.get(kind, ()))
 
     mesh = configs.get(MESH_CONFIG)
+    defaults = (
+        parsed.MeshDefaults() if mesh is None else memo.leaf(mesh_defaults.defaults, mesh.key, mesh)
+    )
     return Objects(
-        rules=read("RouteRule", route_rules.rule),
+        rules=tuple(
+            memo.leaf(route_rules.rule, one.key, one, defaults.retry)
+            for one in by_kind.get("RouteRule", ())
+        ),
         policies=read("DestinationPolicy", policies.policy),
         externals=read("ExternalService", external),
         gateways=read("MeshGateway", mesh_gateways.gateway),
-        tracing=None if mesh is None else memo.leaf(tracing, mesh.key, mesh),
+        tracing=None if mesh is None else memo.leaf(mesh_defaults.tracing, mesh.key, mesh),
+        defaults=defaults,
     )
 
 
@@ -73,20 +78,4 @@ def external(config: objects.Config) -> parsed.External:
         static=spec.resolution == external_service_pb2.ExternalServiceSpec.RESOLUTION_STATIC,
         addresses=addresses or hosts[:1],
         through_egress=spec.through_egress_gateway,
-    )
-
-
-def tracing(config: objects.Config) -> parsed.MeshTracing | None:
-    """Read the tracing section of the mesh's defaults."""
-    spec = cast("mesh_config_pb2.MeshConfigSpec", config.spec)
-    if not spec.HasField("tracing"):
-        return None
-    section = spec.tracing
-    return parsed.MeshTracing(
-        address=section.address,
-        port=section.port if section.HasField("port") else _DEFAULT_OTLP_PORT,
-        sampling_percent=section.sampling_percent
-        if section.HasField("sampling_percent")
-        else 100.0,
-        origins=readers.origins(config.meta),
     )

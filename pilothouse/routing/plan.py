@@ -13,14 +13,24 @@ import enum
 from typing import Literal
 
 from pilothouse.model import keys, secrets, services
-from pilothouse.routing import accepting, header_tests, treatment, upstreams
+from pilothouse.routing import (
+    accepting,
+    header_tests,
+    matching,
+    retrying,
+    treatment,
+    upstreams,
+)
 
 Origins = tuple[keys.ObjectKey, ...]
 """Keys of the config objects that a part comes from, sorted; with the objects those were derived
 from."""
 
 HeaderMatch = header_tests.HeaderMatch
-PathKind = Literal["any", "exact", "prefix", "string_prefix", "template", "regex", "connect"]
+PathKind = matching.PathKind
+QueryMatch = matching.QueryMatch
+RouteMatch = matching.RouteMatch
+Retry = retrying.Retry
 
 
 class Direction(enum.StrEnum):
@@ -96,32 +106,6 @@ class ClusterEndpoints:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class QueryMatch:
-    """A test of one parameter of the query, as it is written there."""
-
-    name: str
-    kind: Literal["exact", "prefix", "regex", "present", "absent"]
-    value: str = ""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RouteMatch:
-    """All conditions that are set must hold."""
-
-    path_kind: PathKind = "any"
-    """``prefix`` is by whole path elements; its value has no trailing slash and is not ``/`` (that
-    is ``any``). ``string_prefix`` is by characters. ``template`` is of literal elements, ``*``,
-    ``{name}``, and last ``**`` or ``{name=**}``. ``connect`` takes CONNECT requests, which have no
-    path and which nothing else takes; they become connections."""
-    path: str = ""
-    ignore_case: bool = False
-    """Of the path; not for templates and expressions."""
-    method: str = ""
-    headers: tuple[header_tests.HeaderMatch, ...] = ()
-    query: tuple[QueryMatch, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedCluster:
     """A share of a route's requests.
 
@@ -144,27 +128,6 @@ class Mirror:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
-    """When a failed request is tried again."""
-
-    attempts: int = 2
-    per_try_timeout_ms: int | None = None
-    retry_on: tuple[str, ...] = ("connect-failure", "refused-stream")
-    status_codes: tuple[int, ...] = ()
-    """Sorted; for the condition ``retriable-status-codes``."""
-    response_headers: tuple[HeaderMatch, ...] = ()
-    """Sorted, any of them; for the condition ``retriable-headers``."""
-    back_off_ms: int | None = None
-    """The first step; None for the proxy's own way."""
-    max_back_off_ms: int | None = None
-    """None means ten times the first step."""
-    per_try_idle_timeout_ms: int | None = None
-    previous_hosts: bool = False
-    """Endpoints that have been tried may be tried again."""
-    other_priorities: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Forward:
     """Send the request on."""
 
@@ -174,7 +137,7 @@ class Forward:
     """0 means no limit."""
     idle_timeout_ms: int | None = None
     """How long nothing may move; 0 for ever, None as long as the listener lets it."""
-    retry: Retry | None = Retry()
+    retry: Retry | None = retrying.DEFAULT
     rewrite: treatment.Rewrite | None = None
     asked: bool = False
     """True: its cluster takes the address of the host that is asked for, which is to be found
@@ -217,6 +180,8 @@ class Route:
     match: RouteMatch
     action: Action
     treatment: treatment.Treatment = treatment.NOTHING
+    logged: bool = True
+    """Whether its requests are in the access log, where there is one."""
     origins: Origins = ()
 
 
@@ -253,6 +218,16 @@ class Tracing:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AccessLog:
+    """A file with a line for each request or connection."""
+
+    path: str
+    json: bool = False
+    """JSON in place of the proxy's own form of text."""
+    origins: Origins = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
     """A chain whose requests are routed one by one."""
 
@@ -262,6 +237,8 @@ class Http:
     strip_port: bool = False
     """True: the port in the Host header takes no part in matching."""
     tracing: Tracing | None = None
+    access_log: AccessLog | None = None
+    """Without the requests of routes that are not logged."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +257,7 @@ class Udp:
     """None: nowhere."""
     idle_timeout_ms: int = 60_000
     """Greater than 0."""
+    access_log: AccessLog | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,6 +314,7 @@ class TcpForward:
     share of None are closed."""
     idle_timeout_ms: int = 3_600_000
     """0 means never."""
+    access_log: AccessLog | None = None
     origins: Origins = ()
 
 

@@ -19,6 +19,7 @@ from pilothouse.model import keys
 from pilothouse.model import proxy as proxies
 from pilothouse.model import services as registry
 from pilothouse.routing import (
+    access_logs,
     catalogue,
     clientele,
     clusters,
@@ -85,8 +86,10 @@ class Mesh:
         self.state = state
         self._asked = asked
         found = shared.group(parsing.parse, "", state.configs)
-        mesh = shared.group(catalogue.catalogue, "", state.services)
-        claims = shared.group(catalogue.claims, "", found.externals, mesh, state.domain)
+        mesh = shared.group(catalogue.catalogue, "", state.services, found.defaults)
+        claims = shared.group(
+            catalogue.claims, "", found.externals, mesh, state.domain, found.defaults
+        )
         bound = shared.group(rules.bind, "", found.rules, state.services, claims.externals)
         self._objects = found
         self._gateways = shared.leaf(indexes.by_key, "", found.gateways)
@@ -111,7 +114,7 @@ class Mesh:
                 scoped=self._scoped,
                 endpoints=state.endpoints,
                 pods=pods,
-                allow_any=False,
+                allow_any=found.defaults.allow_any,
                 domain=state.domain,
             ),
             shared=shared,
@@ -166,7 +169,7 @@ class Mesh:
             *self._peers(beside),
             self._layer(sidecars.inbound_layer, (ports, application), ports, application),
             self._layer(sidecars.listeners_layer, slot, *slot, self._objects.tracing),
-            *self._clients.sent_by_ports(namespace, truths, mapped, service, self._objects.tracing),
+            *self._clients.sent_by_ports(namespace, truths, mapped, service, self._objects),
         )
 
     def _stand(self, proxy: proxies.Proxy, labels: keys.Labels) -> localities.Standpoint:
@@ -241,7 +244,11 @@ class Mesh:
     def _layer(
         self, function: Callable[[*Ts], plans.Layer], slot: tuple[object, ...], *args: *Ts
     ) -> plans.Layer:
-        return self._asked.leaf(function, slot, *args)
+        made = self._asked.leaf(function, slot, *args)
+        log = self._objects.defaults.access_log
+        if log is None:
+            return made
+        return self._asked.leaf(access_logs.logged, (function, slot), made, log)
 
     def _remembered(self, key: object, make: Callable[[], R]) -> R:
         """Ask once per state: even a memo compares its arguments."""

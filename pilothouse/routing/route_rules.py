@@ -10,8 +10,9 @@ from typing import TypeVar, cast
 from pilothouse.api.config.v1alpha1 import route_rule_pb2
 from pilothouse.config import grpc_routes, objects
 from pilothouse.model import keys
-from pilothouse.routing import http_actions, http_matches, names, parsed, readers, treatments
+from pilothouse.routing import http_actions, http_matches, names, parsed, plan, readers, treatments
 
+_DEFAULT_RETRY = plan.Retry()
 _IDLE_TIMEOUT_MS = 3_600_000
 _UDP_IDLE_TIMEOUT_MS = 60_000
 
@@ -25,8 +26,8 @@ _Connection = route_rule_pb2.TlsRoute | route_rule_pb2.TcpRoute | route_rule_pb2
 M = TypeVar("M", route_rule_pb2.TlsMatch, route_rule_pb2.TcpMatch)
 
 
-def rule(config: objects.Config) -> parsed.Rule:
-    """Read a RouteRule."""
+def rule(config: objects.Config, default_retry: plan.Retry | None = _DEFAULT_RETRY) -> parsed.Rule:
+    """Read a RouteRule; ``default_retry`` is of routes that do not say when they retry."""
     spec = cast("route_rule_pb2.RouteRuleSpec", config.spec)
     return parsed.Rule(
         key=config.key,
@@ -36,7 +37,13 @@ def rule(config: objects.Config) -> parsed.Rule:
         parents=tuple(_parent(parent, namespace=config.key.namespace) for parent in spec.parents),
         hosts=tuple(sorted({host.lower() for host in spec.hosts})),
         routes=tuple(
-            _route(route, rule=config.key, position=position, grpc=position - len(spec.http))
+            _route(
+                route,
+                rule=config.key,
+                position=position,
+                grpc=position - len(spec.http),
+                default_retry=default_retry,
+            )
             for position, route in enumerate(
                 (*spec.http, *(grpc_routes.as_http(route) for route in spec.grpc))
             )
@@ -57,7 +64,12 @@ def _parent(parent: route_rule_pb2.ParentReference, *, namespace: str) -> parsed
 
 
 def _route(
-    route: route_rule_pb2.HttpRoute, *, rule: keys.ObjectKey, position: int, grpc: int
+    route: route_rule_pb2.HttpRoute,
+    *,
+    rule: keys.ObjectKey,
+    position: int,
+    grpc: int,
+    default_retry: plan.Retry | None,
 ) -> parsed.RuleRoute:
     """Read a route; ``grpc`` is its position among gRPC routes, negative for an HTTP route."""
     return parsed.RuleRoute(
@@ -83,9 +95,10 @@ def _route(
         ),
         answer=http_actions.answer(route),
         timeout_ms=readers.milliseconds(route.timeout),
-        retry=http_actions.retry(route.retry),
+        retry=http_actions.retry(route.retry) if route.HasField("retry") else default_retry,
         rewrite=http_actions.rewrite(route),
         treatment=treatments.treatment(route),
+        logged=route.access_log if route.HasField("access_log") else True,
     )
 
 

@@ -142,6 +142,7 @@ def _compile(
                 match=match.match,
                 action=action,
                 treatment=route.treatment,
+                logged=route.logged,
                 origins=rule.origins,
             )
             candidates.append(

@@ -72,6 +72,11 @@ def tracing(spec: str) -> dict[keys.ObjectKey, objects.Config]:
     return _object("MeshConfig", "default.pilothouse-system", f"{{tracing: {spec}}}")
 
 
+def defaults(spec: str) -> dict[keys.ObjectKey, objects.Config]:
+    """The MeshConfig that is used."""
+    return _object("MeshConfig", "default.pilothouse-system", spec)
+
+
 def _object(kind: str, name: str, spec: str, **meta: Any) -> dict[keys.ObjectKey, objects.Config]:
     key = service_key(name)
     config = configs.read(
