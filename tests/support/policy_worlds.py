@@ -11,6 +11,7 @@ import aiohttp
 
 from pilothouse.config import objects
 from pilothouse.envoy import names, translate
+from pilothouse.envoy.gate import gate
 from pilothouse.model import keys, secrets, services
 from pilothouse.routing import plan
 from tests.support import envoy_plans, envoy_static, meshes
@@ -110,6 +111,7 @@ async def running(
         ),
     )
     snapshot = translate.Translator().snapshot(planned, held)
+    assert gate.Gate().report(snapshot).all == (), "the gate would hold what Envoy takes"
     async with (
         envoy_static.running(snapshot) as envoy,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=50)) as client,
