@@ -219,16 +219,18 @@ def _fill_forward(
         if key.kind == "header":  # gRPC knows no other (A42)
             policy = made.hash_policy.add(terminal=True)
             policy.header.header_name = key.name
-    shares = [
-        (names.UNRESOLVED if one.cluster is None else names.cluster(one.cluster), one.weight)
-        for one in forward.clusters
-    ]
+    # Each cluster once: what differs for two shares of one is not for gRPC, and some clients would
+    # count only the last.
+    shares: dict[str, int] = {}
+    for one in forward.clusters:
+        name = names.UNRESOLVED if one.cluster is None else names.cluster(one.cluster)
+        shares[name] = shares.get(name, 0) + one.weight
     if len(shares) == 1:
-        made.cluster = shares[0][0]
+        (made.cluster,) = shares
     else:
-        for name, weight in shares:
+        for name, weight in shares.items():
             made.weighted_clusters.clusters.add(name=name).weight.value = weight
-    return [name for name, _ in shares if name != names.UNRESOLVED]
+    return [name for name in shares if name != names.UNRESOLVED]
 
 
 def server(told: plan.Address) -> resources.Resource:

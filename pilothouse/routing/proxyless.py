@@ -115,10 +115,30 @@ def _target(host: plan.VirtualHost, hashing: Hashing) -> plan.Target:
                 route=dataclasses.replace(route, match=match),
                 hash_by=next((known[key] for key in _clusters(route) if key in known), ()),
             )
-            for route in host.routes
+            for planned in host.routes
+            for route in _by_fault(planned)
             for match in _matches(route.match)
         ),
         origins=host.origins,
+    )
+
+
+def _by_fault(route: plan.Route) -> tuple[plan.Route, ...]:
+    """The route, and before it what a fault is for that is for some requests only.
+
+    gRPC does not look at the headers of a fault (A33), and would do it to all.
+    """
+    fault = route.treatment.fault
+    if fault is None or not fault.headers:
+        return (route,)
+    headers = tuple(sorted({*route.match.headers, *fault.headers}, key=dataclasses.astuple))
+    every = dataclasses.replace(route.treatment, fault=dataclasses.replace(fault, headers=()))
+    none = dataclasses.replace(route.treatment, fault=None)
+    return (
+        dataclasses.replace(
+            route, match=dataclasses.replace(route.match, headers=headers), treatment=every
+        ),
+        dataclasses.replace(route, treatment=none),
     )
 
 
@@ -142,17 +162,25 @@ def _headers(
     headers: tuple[header_tests.HeaderMatch, ...],
 ) -> Iterator[tuple[header_tests.HeaderMatch, ...]]:
     """Say "not this" as "another value, or none": to gRPC an absent header has no value at all."""
-    inverted = [header for header in headers if header.invert]
+    inverted = [header for header in headers if header.invert and _fails_without(header)]
     if len(inverted) > _MAX_DOUBLED:
         yield headers
         return
     choices = (
         (header, header_tests.HeaderMatch(name=header.name, kind="absent"))
-        if header.invert
+        if header.invert and _fails_without(header)
         else (header,)
         for header in headers
     )
     yield from itertools.product(*choices)
+
+
+def _fails_without(header: header_tests.HeaderMatch) -> bool:
+    """Tell whether a test fails for a header that is absent, as for one without text."""
+    try:
+        return header.kind != "regex" or re.fullmatch(header.value, "") is None
+    except re.error:
+        return True  # what only RE2 knows, as classes of characters: seldom is nothing one of them
 
 
 def _with_path(match: plan.RouteMatch) -> plan.RouteMatch:

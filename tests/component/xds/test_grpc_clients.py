@@ -269,6 +269,22 @@ async def test_faults_are_injected_by_the_client_itself(mesh: Mesh) -> None:
     await waiting.eventually(aborted)
 
 
+async def test_faults_for_some_leave_others_alone(mesh: Mesh) -> None:
+    """Those whose headers the fault asks for are aborted; gRPC itself would abort all (A33)."""
+    fault = "fault: {abort: {grpcStatus: DATA_LOSS}, headers: [{name: x-user, exact: jason}]}"
+    await mesh.hold("v1-0", rule=fleet.rule("app", {"v1": 1}, more=[fault]))
+
+    async def some() -> bool:
+        jason = await mesh.client.call(TARGET, 5, {"x-user": "jason"})
+        assert jason.replies == {}
+        assert all(text.startswith("DATA_LOSS") for text in jason.failures)
+        others = await mesh.client.call(TARGET, 5, {"x-user": "ann"})
+        assert (others.replies, others.failures) == ({"v1-0": 5}, ())
+        return True
+
+    await waiting.eventually(some)
+
+
 async def test_equal_keys_reach_the_same_endpoint(mesh: Mesh) -> None:
     """A policy's ring of hashes, by a header: one user stays, many are spread."""
     spec = "loadBalancer: {policy: RING_HASH, hashBy: [{header: x-user}]}"
