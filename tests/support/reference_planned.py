@@ -52,7 +52,10 @@ class Planned:
         node = proxy.NodeId(
             role=role, address=client.address, name="client", namespace=client.namespace
         )
-        of = proxy.Proxy(id=node, labels=keys.labels(dict(client.labels)), **parts)
+        return self.told(proxy.Proxy(id=node, labels=keys.labels(dict(client.labels)), **parts))
+
+    def told(self, of: proxy.Proxy) -> resources.Snapshot:
+        """What a proxy is sent."""
         return self._translator.snapshot(meshes.planned(self.mesh, of), {})
 
     def envoy(self, client: values.Client) -> walker.Envoy:

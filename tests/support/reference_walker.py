@@ -96,7 +96,7 @@ class Envoy:
         return values.Verdict(
             shares=self._shares(route, seen),
             mirrors={
-                self._target(each.cluster, action): _fraction(each.runtime_fraction.default_value)
+                self._target(each.cluster, action): fraction(each.runtime_fraction.default_value)
                 for each in action.request_mirror_policies
             },
             path=_rewritten(action, route.match, seen.path),
@@ -135,14 +135,7 @@ class Envoy:
             if action.cluster_not_found_response_code != action.INTERNAL_SERVER_ERROR:
                 raise ValueError(f"there is no cluster {name}")
             return values.NOWHERE
-        direction, port, labels, service, *_ = [*name.split("|"), "", ""]
-        if direction != "outbound":
-            raise ValueError(name)
-        external = service.startswith("external:")
-        one, _, namespace = service.removeprefix("external:").rpartition(".")
-        words = [f"{namespace}/{one}:{port}"]
-        words += [parse.unquote(each) for each in labels.split(",") if each]
-        return " ".join((["external"] if external else []) + words)
+        return target(name)
 
     def _addresses(self, name: str) -> tuple[str, ...] | None:
         cluster = self.clusters.get(name)
@@ -156,6 +149,18 @@ class Envoy:
             for each in locality.lb_endpoints
         ]
         return tuple(sorted(f"{each.address}:{each.port_value}" for each in found))
+
+
+def target(name: str) -> str:
+    """What a cluster is of, by its name."""
+    direction, port, labels, service, *_ = [*name.split("|"), "", ""]
+    if direction != "outbound":
+        raise ValueError(name)
+    external = service.startswith("external:")
+    one, _, namespace = service.removeprefix("external:").rpartition(".")
+    words = [f"{namespace}/{one}:{port}"]
+    words += [parse.unquote(each) for each in labels.split(",") if each]
+    return " ".join((["external"] if external else []) + words)
 
 
 def _treatment(route: route_components_pb2.Route, seen: matches.Seen) -> dict[str, Any]:
@@ -174,9 +179,9 @@ def _treatment(route: route_components_pb2.Route, seen: matches.Seen) -> dict[st
         if all(matches.header(each, seen) for each in said.headers):
             fault = values.Fault(
                 delay_ms=_milliseconds(said.delay.fixed_delay),
-                delayed=_fraction(said.delay.percentage) if said.HasField("delay") else Fraction(0),
+                delayed=fraction(said.delay.percentage) if said.HasField("delay") else Fraction(0),
                 status=said.abort.http_status,
-                aborted=_fraction(said.abort.percentage) if said.HasField("abort") else Fraction(0),
+                aborted=fraction(said.abort.percentage) if said.HasField("abort") else Fraction(0),
             )
     return {
         "route": route.name,
@@ -217,7 +222,8 @@ def _milliseconds(duration: duration_pb2.Duration) -> int:
     return duration.seconds * 1_000 + duration.nanos // 1_000_000
 
 
-def _fraction(share: percent_pb2.FractionalPercent) -> Fraction:
+def fraction(share: percent_pb2.FractionalPercent) -> Fraction:
+    """A share of requests."""
     return Fraction(share.numerator, 100 * 100 ** int(share.denominator))
 
 
