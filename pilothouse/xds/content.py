@@ -35,7 +35,17 @@ class Content:
     """The content of a response; an empty one is a response still. Many streams may be sent it."""
 
     __slots__ = (
-        *("changed", "later", "missing", "names", "parents", "removed", "response", "_number"),
+        *(
+            "changed",
+            "later",
+            "missing",
+            "names",
+            "parents",
+            "removed",
+            "response",
+            "_nonce",
+            "_number",
+        ),
     )
 
     def __init__(
@@ -61,15 +71,18 @@ class Content:
         self.parents = any(one.references for one in changed)
         """True if something in it needs other resources."""
         self._number = next(_numbers)
+        self._nonce = ""
         self.response: Response | None = None
         """As it was written last, for the next stream that is sent the same."""
 
-    def numbered(self, *, after: int) -> int:
-        """What makes its nonce, the same for many streams; greater than ``after``."""
+    def numbered(self, short: str, *, after: int) -> tuple[int, str]:
+        """A number greater than ``after``, and the nonce made of it; the same for many streams."""
         if self._number <= after:
             # A change that comes a second time, on a stream that has numbered others since.
-            self._number = next(_numbers)
-        return self._number
+            self._number, self._nonce = next(_numbers), ""
+        if not self._nonce:
+            self._nonce = f"{short}-{self._number}"
+        return self._number, self._nonce
 
 
 def errors(type_url: str, content: Content) -> Iterator[bytes]:

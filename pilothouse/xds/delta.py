@@ -34,7 +34,8 @@ class DeltaStream(streams.Stream):
             requests.ProtocolError: the client broke the protocol.
         """
         asked = requests.parse(discovery_pb2.DeltaDiscoveryRequest, request)
-        self.node = requests.identify(self.node, asked.node, given=asked.HasField("node"))
+        if self.node is None or asked.HasField("node"):
+            self.node = requests.identify(self.node, asked.node, given=asked.HasField("node"))
         state, new = self._state(asked.type_url)
         if new:
             state.claim(asked.initial_resource_versions)

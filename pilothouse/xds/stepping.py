@@ -98,8 +98,10 @@ class Steps(abc.ABC):
         while self.target is not None:
             if self._gated() and self._reached():
                 self._settled = self.current
+            if self.current is self.target:
+                return
             step = transition.next_step(self.current, self.target)
-            if self.current is self.target or not self._may_go_to(step):
+            if not self._may_go_to(step):
                 return
             self._enter(step)
 
@@ -123,7 +125,10 @@ class Steps(abc.ABC):
 
     def _reached(self) -> bool:
         """True when every gated type of the present step is acknowledged."""
-        return not any(self._owes(state) for state in self._states.values() if state.type.gated)
+        for state in self._states.values():  # noqa: SIM110  a generator for each answer is dear
+            if state.type.gated and self._owes(state):
+                return False
+        return True
 
     def _users_reached(self) -> bool:
         """True when listeners and routes of the present step are acknowledged."""

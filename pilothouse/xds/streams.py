@@ -25,7 +25,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from pilothouse.api.envoy.config.core.v3 import base_pb2
 from pilothouse.xds import content as contents
@@ -68,6 +68,9 @@ Event = Subscribed | Acked | Nacked | Stale
 
 
 Response = contents.Response
+
+
+_NO_REFUSALS: Final[Mapping[str, str]] = {}
 
 
 class Stream(stepping.Steps):
@@ -168,6 +171,11 @@ class Stream(stepping.Steps):
     @property
     def refusals(self) -> Mapping[str, str]:
         """Type to the client's words, where what it refused is still what it shall hold."""
+        for state in self._states.values():
+            if state.refused is not None:
+                break
+        else:
+            return _NO_REFUSALS  # as nearly always
         return {
             url: state.error for url, state in self._states.items() if state.refused is not None
         }
@@ -277,7 +285,7 @@ class Stream(stepping.Steps):
         if content.parents:
             self._warm_leaves(fresh, early=state.returned)
         known = content.response
-        if known is not None and (known.nonce, known.version) == (state.nonce, version):
+        if known is not None and known.nonce == state.nonce and known.version == version:
             return known
         content.response = Response(
             type_url=url,
@@ -314,6 +322,9 @@ class Stream(stepping.Steps):
 
     def _state(self, type_url: str) -> tuple[type_state.TypeState, bool]:
         """The state of the type that a request is about, and whether it is new."""
+        known = self._states.get(type_url)
+        if known is not None:
+            return known, False
         type_url = requests.type_of(type_url, default=self._default_type)
         new = type_url not in self._states
         if new:

@@ -216,10 +216,11 @@ class TypeState:
         self.sent = said.names
         if self.told:
             self.told.difference_update(one.name for one in said.changed)
-        self.told.update(said.missing)
-        self.partial = self.stuck(view) and not (self.whole or self.doubt <= self.sent)
-        self.number = said.numbered(after=self.number)
-        self.nonce = f"{self.type.short}-{self.number}"
+        if said.missing:
+            self.told.update(said.missing)
+        refused = self.refused is not None and self.stuck(view)
+        self.partial = refused and not (self.whole or self.doubt <= self.sent)
+        self.number, self.nonce = said.numbered(self.type.short, after=self.number)
         self.outstanding = self.answered = True
         self.whole = False
         self.sent_version = version
@@ -227,7 +228,8 @@ class TypeState:
         if self.claimed:
             self.owned = frozenset(self.claimed) - {""}
             self.claimed.clear()
-        self.rewarm -= self.sent
+        if self.rewarm:
+            self.rewarm -= self.sent
         if not self.partial:
             self.held = view
             self.refused = None

@@ -68,9 +68,8 @@ class Client:
             # Nothing is outstanding, so that many proxies are in the very same position.
             return stream.target, None
         refusals = stream.refusals
-        return stream.target, tuple(
-            (url, stream.acked(url), url in refusals) for url in stream.subscribed
-        )
+        places = [(url, stream.acked(url), url in refusals) for url in stream.subscribed]
+        return stream.target, tuple(places)
 
 
 def position(standing: Standing) -> ledger.Position:
