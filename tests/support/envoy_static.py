@@ -22,7 +22,7 @@ from google.protobuf import message, struct_pb2
 from pilothouse.adapters import process
 from pilothouse.api.envoy.config.bootstrap.v3 import bootstrap_pb2
 from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
-from pilothouse.api.envoy.config.core.v3 import address_pb2
+from pilothouse.api.envoy.config.core.v3 import address_pb2, extension_pb2
 from pilothouse.api.envoy.config.endpoint.v3 import endpoint_pb2
 from pilothouse.api.envoy.config.listener.v3 import listener_pb2
 from pilothouse.api.envoy.config.overload.v3 import overload_pb2
@@ -33,6 +33,7 @@ from pilothouse.api.envoy.extensions.filters.network.http_connection_manager.v3 
 from pilothouse.api.envoy.extensions.resource_monitors.downstream_connections.v3 import (
     downstream_connections_pb2,
 )
+from pilothouse.api.envoy.extensions.transport_sockets.quic.v3 import quic_transport_pb2
 from pilothouse.api.envoy.extensions.transport_sockets.tls.v3 import secret_pb2, tls_pb2
 from pilothouse.envoy import wire
 from pilothouse.xds import resources, types
@@ -46,6 +47,7 @@ _MESSAGES: Final[dict[str, type[message.Message]]] = {
     types.LISTENER.type_url: listener_pb2.Listener,
     types.ROUTE.type_url: route_pb2.RouteConfiguration,
     types.SECRET.type_url: secret_pb2.Secret,
+    types.EXTENSION.type_url: extension_pb2.TypedExtensionConfig,
 }
 
 
@@ -208,6 +210,11 @@ def _listener(snapshot: resources.Snapshot, name: str) -> listener_pb2.Listener:
     listener = _read(snapshot, types.LISTENER, name, listener_pb2.Listener)
     for chain in listener.filter_chains:
         for each in chain.filters:
+            if each.HasField("config_discovery"):
+                found = _read(
+                    snapshot, types.EXTENSION, each.name, extension_pb2.TypedExtensionConfig
+                )
+                each.typed_config.CopyFrom(found.typed_config)
             manager = http_connection_manager_pb2.HttpConnectionManager()
             if each.typed_config.Unpack(manager):
                 routes = manager.rds.route_config_name
@@ -217,10 +224,23 @@ def _listener(snapshot: resources.Snapshot, name: str) -> listener_pb2.Listener:
                 # What RDS does by itself: a cluster may be missing, its requests are answered.
                 manager.route_config.validate_clusters.value = False
                 each.typed_config.CopyFrom(wire.packed(manager))
+        socket = chain.transport_socket
         context = tls_pb2.DownstreamTlsContext()
-        if chain.transport_socket.typed_config.Unpack(context):
-            for secret in context.common_tls_context.tls_certificate_sds_secret_configs:
-                _read(snapshot, types.SECRET, secret.name, secret_pb2.Secret)
-                secret.ClearField("sds_config")
-            chain.transport_socket.typed_config.CopyFrom(wire.packed(context))
+        quic = quic_transport_pb2.QuicDownstreamTransport()
+        if socket.typed_config.Unpack(context):
+            _without_sds(snapshot, context)
+            socket.typed_config.CopyFrom(wire.packed(context))
+        elif socket.typed_config.Unpack(quic):
+            _without_sds(snapshot, quic.downstream_tls_context)
+            socket.typed_config.CopyFrom(wire.packed(quic))
     return listener
+
+
+def _without_sds(snapshot: resources.Snapshot, context: tls_pb2.DownstreamTlsContext) -> None:
+    common = context.common_tls_context
+    named = [*common.tls_certificate_sds_secret_configs]
+    if common.HasField("combined_validation_context"):
+        named.append(common.combined_validation_context.validation_context_sds_secret_config)
+    for secret in named:
+        _read(snapshot, types.SECRET, secret.name, secret_pb2.Secret)
+        secret.ClearField("sds_config")
