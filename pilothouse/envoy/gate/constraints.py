@@ -17,58 +17,94 @@ from typing import Any, Final
 from google.protobuf import any_pb2, descriptor, descriptor_pool, message, message_factory
 
 from pilothouse.api.validate import validate_pb2
-from pilothouse.envoy.gate import findings, scalars
+from pilothouse.envoy.gate import findings, scalars, stated
 
 _Found = list[findings.Broken]
 _FieldCheck = Callable[[Any, _Found], None]
 """Takes the value of a field that is set."""
-_ANY: Final = "google.protobuf.Any"
 _DURATION: Final = "google.protobuf.Duration"
 _WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
 )
-_OPAQUE: Final = frozenset(
-    f"google.protobuf.{name}" for name in ("Empty", "ListValue", "Struct", "Timestamp", "Value")
-)
-_REQUIRED: Final = "must be set"
+_Lacking = tuple[str, findings.Broken]
+"""Name of a choice, and what is wrong when nothing was chosen."""
+_FEW: Final = 12
+"""With so many fields to check at most, asking for each takes less time than listing all set."""
 
 
 class _Type:
     """What holds for all messages of one type."""
 
-    __slots__ = ("absent", "fields", "oneofs", "skipped")
+    __slots__ = ("absent", "check", "fields", "oneofs")
 
     def __init__(self, kind: descriptor.Descriptor) -> None:
-        options = kind.GetOptions()
-        self.skipped = bool(
-            options.Extensions[validate_pb2.disabled] or options.Extensions[validate_pb2.ignored]
-        )
         self.fields: dict[int, _FieldCheck] = {}
-        self.absent: tuple[tuple[int, findings.Broken], ...] = ()
+        self.absent: dict[int, findings.Broken] = {}
         """By field number, what is wrong when the field is not there."""
+        self.oneofs: tuple[_Lacking, ...] = ()
+        options = kind.GetOptions().Extensions
+        if not (options[validate_pb2.disabled] or options[validate_pb2.ignored]):
+            self._read(kind)
+        few = len(self.fields.keys() | self.absent.keys()) <= _FEW
+        self.check = _asking(kind, self) if few else _listing(self)
+
+    def _read(self, kind: descriptor.Descriptor) -> None:
         self.oneofs = tuple(
             (one.name, findings.Broken(one.name, "one of its fields must be set"))
             for one in kind.oneofs
             if one.GetOptions().Extensions[validate_pb2.required]
         )
-        if not self.skipped:
-            self._read(kind)
-
-    def _read(self, kind: descriptor.Descriptor) -> None:
-        absent = []
         for field in kind.fields:
-            rules = _rules(field)
-            missing = _absent(field, rules)
+            rules = stated.rules_of(field)
+            missing = stated.absent(field, rules)
             if missing:
-                absent.append((field.number, findings.Broken(field.name, missing)))
+                self.absent[field.number] = findings.Broken(field.name, missing)
             check = _field(field, rules)
             if check is not None:
                 self.fields[field.number] = check
-        self.absent = tuple(absent)
 
 
-_types: dict[str, _Type] = {}
+def _presence(name: str, inner: _FieldCheck | None, lacking: findings.Broken | None) -> _FieldCheck:
+    """Ask for a field of which the message tells whether it is set."""
+
+    def ask(value: Any, found: _Found) -> None:
+        if value.HasField(name):
+            if inner is not None:
+                inner(getattr(value, name), found)
+        elif lacking is not None:
+            found.append(lacking)
+
+    return ask
+
+
+def _implicit(
+    field: Any, inner: _FieldCheck | None, lacking: findings.Broken | None
+) -> _FieldCheck:
+    """Ask for a field that is set if it is something else than nothing."""
+    name = field.name
+    default = None if stated.is_repeated(field) else field.default_value
+
+    def ask(value: Any, found: _Found) -> None:
+        content = getattr(value, name)
+        if content if default is None else content != default:
+            if inner is not None:
+                inner(content, found)
+        elif lacking is not None:
+            found.append(lacking)
+
+    return ask
+
+
+def _choice(name: str, lacking: findings.Broken) -> _FieldCheck:
+    def ask(value: Any, found: _Found) -> None:
+        if value.WhichOneof(name) is None:
+            found.append(lacking)
+
+    return ask
+
+
+_types: dict[descriptor.Descriptor, _Type] = {}
 
 
 def broken(value: message.Message) -> tuple[findings.Broken, ...]:
@@ -80,63 +116,72 @@ def broken(value: message.Message) -> tuple[findings.Broken, ...]:
 
 def _check(value: Any, found: _Found) -> None:
     kind = value.DESCRIPTOR
-    compiled = _types.get(kind.full_name)
+    compiled = _types.get(kind)
     if compiled is None:
-        compiled = _types[kind.full_name] = _Type(kind)
-    if compiled.skipped:
-        return
-    fields = compiled.fields
-    present = value.ListFields()
-    for field, content in present:
-        check = fields.get(field.number)
-        if check is not None:
-            check(content, found)
-    if compiled.absent:
-        numbers = {field.number for field, _ in present}
-        found.extend(lacking for number, lacking in compiled.absent if number not in numbers)
-    for name, lacking in compiled.oneofs:
-        if value.WhichOneof(name) is None:
-            found.append(lacking)
+        compiled = _types[kind] = _Type(kind)
+    compiled.check(value, found)
 
 
-def _rules(field: Any) -> validate_pb2.FieldRules:
-    rules: validate_pb2.FieldRules = field.GetOptions().Extensions[validate_pb2.rules]
-    return rules
+def _of(kind: descriptor.Descriptor) -> _FieldCheck:
+    """The check of a type of message, which is compiled at its first use: types hold themselves."""
+    known: list[_FieldCheck] = []
+
+    def check(value: Any, found: _Found) -> None:
+        if not known:
+            compiled = _types.get(kind)
+            if compiled is None:
+                compiled = _types[kind] = _Type(kind)
+            known.append(compiled.check)
+        known[0](value, found)
+
+    return check
 
 
-def _absent(field: Any, rules: validate_pb2.FieldRules) -> str | None:
-    """The rule that a field breaks by not being there; None if it may be left out."""
-    if field.containing_oneof is not None:
-        return None  # the rules of a choice hold for what was chosen
-    which = rules.WhichOneof("type")
-    if rules.message.required or (
-        which in ("any", "duration", "timestamp") and getattr(rules, which).required
-    ):
-        return _REQUIRED
-    if which == "repeated" and rules.repeated.min_items and not rules.repeated.ignore_empty:
-        return f"must have at least {rules.repeated.min_items} items"
-    if which == "map" and rules.map.min_pairs and not rules.map.ignore_empty:
-        return f"must have at least {rules.map.min_pairs} pairs"
-    if field.has_presence or _is_repeated(field) or which is None:
-        return None
-    return next(
-        (text for check in _scalar(field, rules) if (text := check(field.default_value))), None
-    )
+def _asking(kind: descriptor.Descriptor, compiled: _Type) -> _FieldCheck:
+    """Ask for each field that has something to check."""
+    asked: list[_FieldCheck] = []
+    for number in sorted(compiled.fields.keys() | compiled.absent.keys()):
+        field: Any = kind.fields_by_number[number]
+        inner, lacking = compiled.fields.get(number), compiled.absent.get(number)
+        asked.append(
+            _presence(field.name, inner, lacking)
+            if field.has_presence
+            else _implicit(field, inner, lacking)
+        )
+    asked += [_choice(*one) for one in compiled.oneofs]
+
+    def check(value: Any, found: _Found) -> None:
+        for ask in asked:
+            ask(value, found)
+
+    return check
 
 
-def _is_repeated(field: Any) -> bool:
-    return bool(field.is_repeated)
+def _listing(compiled: _Type) -> _FieldCheck:
+    """Have all fields listed that are set."""
+    fields, absent, oneofs = compiled.fields, compiled.absent, compiled.oneofs
 
+    def check(value: Any, found: _Found) -> None:
+        present = value.ListFields()
+        for field, content in present:
+            inner = fields.get(field.number)
+            if inner is not None:
+                inner(content, found)
+        if absent:
+            numbers = {field.number for field, _ in present}
+            found.extend(lacking for one, lacking in absent.items() if one not in numbers)
+        for name, lack in oneofs:
+            if value.WhichOneof(name) is None:
+                found.append(lack)
 
-def _is_map(field: Any) -> bool:
-    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
+    return check
 
 
 def _field(field: Any, rules: validate_pb2.FieldRules) -> _FieldCheck | None:
     """What is checked of a field that is set; None if nothing is."""
-    if _is_map(field):
+    if stated.is_map(field):
         return _map(field, rules)
-    if _is_repeated(field):
+    if stated.is_repeated(field):
         return _repeated(field, rules)
     checks = _value(field, rules)
     if not checks:
@@ -220,17 +265,17 @@ def _value(field: Any, rules: validate_pb2.FieldRules) -> list[_FieldCheck]:
     """What is checked of one value: of a field, of an item, of a key or of a map's value."""
     kind = field.message_type
     if kind is None:
-        return [_told(check) for check in _scalar(field, rules)]
-    if rules.message.skip or kind.full_name in _OPAQUE:
+        return [_told(check) for check in stated.scalar(field, rules)]
+    if rules.message.skip or kind.full_name in stated.OPAQUE:
         return []
-    if kind.full_name == _ANY:
+    if kind.full_name == stated.ANY:
         return [_payload]
     if kind.full_name == _DURATION:
         return [_told(check) for check in scalars.duration(rules.duration)]
     if kind.full_name in _WRAPPERS:
-        inner = [_told(check) for check in _scalar(kind.fields_by_name["value"], rules)]
+        inner = [_told(check) for check in stated.scalar(kind.fields_by_name["value"], rules)]
         return [_unwrapped(inner)] if inner else []
-    return [_check]
+    return [_of(kind)] if stated.matters(kind) else []
 
 
 def _told(check: scalars.Check) -> _FieldCheck:
@@ -248,26 +293,6 @@ def _unwrapped(checks: Iterable[_FieldCheck]) -> _FieldCheck:
             check(wrapper.value, found)
 
     return inside
-
-
-def _scalar(field: Any, rules: validate_pb2.FieldRules) -> list[scalars.Check]:
-    which = rules.WhichOneof("type")
-    if which is None or field.message_type is not None:
-        return []
-    stated = getattr(rules, which)
-    match which:
-        case "string":
-            return scalars.text(stated)
-        case "bytes":
-            return scalars.blob(stated)
-        case "bool":
-            return scalars.boolean(stated)
-        case "enum":
-            return scalars.enumeration(stated, frozenset(field.enum_type.values_by_number))
-        case "message" | "repeated" | "map" | "any" | "duration" | "timestamp":
-            return []
-        case _:
-            return scalars.number(stated)
 
 
 def unpack(packed: any_pb2.Any) -> message.Message | None:

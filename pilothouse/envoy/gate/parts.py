@@ -28,6 +28,8 @@ from pilothouse.xds import resources, types
 _LENGTH_DELIMITED: Final = 2
 _FIXED: Final = {1: 8, 5: 4}
 _DIGEST: Final = 16
+_SMALL: Final = 4096
+"""Bytes up to which a resource is checked whole: taking it apart would cost as much."""
 
 _KINDS: Final[Mapping[str, type[message.Message]]] = {
     types.CLUSTER.type_url: cluster_pb2.Cluster,
@@ -81,7 +83,7 @@ class Inspector:
         if kind is None:
             return ()
         try:
-            if kind not in _SPLITS:
+            if kind not in _SPLITS or len(resource.body) <= _SMALL:
                 return constraints.broken(kind.FromString(resource.body))
             return tuple(self._split(resource, kind))
         except message.DecodeError:

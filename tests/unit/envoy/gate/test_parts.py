@@ -30,6 +30,12 @@ def routes(*statuses: int, name: str = "r") -> resources.Resource:
     return resources.Resource.of(types.ROUTE.type_url, name, made.SerializeToString())
 
 
+@pytest.fixture(autouse=True)
+def taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take small resources apart too."""
+    monkeypatch.setattr(parts, "_SMALL", 0)
+
+
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The types of what is looked into from now on, at the top."""
@@ -55,8 +61,10 @@ def test_only_what_changed_is_looked_at_again(parsed: list[str]) -> None:
     assert parsed.count("VirtualHost") == 1
 
 
-def test_what_is_wrong_is_told_each_time() -> None:
-    """The position is that in the whole resource."""
+@pytest.mark.parametrize("small", [0, 4096])
+def test_what_is_wrong_is_told_each_time(monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    """The position is that in the whole resource, whether it was taken apart or not."""
+    monkeypatch.setattr(parts, "_SMALL", small)
     inspector = parts.Inspector()
     for _ in range(2):
         (one,) = inspector.broken(routes(200, 600))
