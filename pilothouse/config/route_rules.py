@@ -100,6 +100,11 @@ def _route(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> 
     if route.HasField("rewrite"):
         yield from http_actions.rewrite(f"{where}.rewrite", route)
     yield from treatments.check(where, route)
+    if route.upgrades.connect and not at_gateway:
+        only = "is for rules with a gateway parent; sidecars connect to TCP ports anyway"
+        yield from checks.broken(f"{where}.upgrades.connect", only)
+    if route.HasField("upgrades") and treatments.answers(route):
+        yield from checks.broken(f"{where}.upgrades", "is for requests that are sent on")
 
 
 def _fate(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> checks.Found:

@@ -135,7 +135,8 @@ def _common(section: upstreams.ConnectionPool) -> protocol_pb2.HttpProtocolOptio
 
 
 def _http2(section: upstreams.ConnectionPool) -> protocol_pb2.Http2ProtocolOptions:
-    made = protocol_pb2.Http2ProtocolOptions()
+    # WebSockets go over HTTP/2 (RFC 8441) where the other end lets them.
+    made = protocol_pb2.Http2ProtocolOptions(allow_connect=True)
     if section.max_concurrent_streams is not None:
         made.max_concurrent_streams.value = section.max_concurrent_streams
     if section.http2_keepalive is not None:

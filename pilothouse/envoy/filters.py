@@ -8,10 +8,12 @@ routes only: a change of a listener would close its connections (docs/adr/0030).
 
 from __future__ import annotations
 
+import base64
 from typing import Final
 
 from google.protobuf import message, wrappers_pb2
 
+from pilothouse.api.envoy.config.core.v3 import base_pb2
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2
 from pilothouse.api.envoy.extensions.compression.gzip.compressor.v3 import gzip_pb2
 from pilothouse.api.envoy.extensions.filters.http.buffer.v3 import buffer_pb2
@@ -21,6 +23,7 @@ from pilothouse.api.envoy.extensions.filters.http.dynamic_forward_proxy.v3 impor
     dynamic_forward_proxy_pb2,
 )
 from pilothouse.api.envoy.extensions.filters.http.fault.v3 import fault_pb2
+from pilothouse.api.envoy.extensions.filters.http.header_mutation.v3 import header_mutation_pb2
 from pilothouse.api.envoy.extensions.filters.http.local_ratelimit.v3 import local_rate_limit_pb2
 from pilothouse.api.envoy.extensions.filters.http.router.v3 import router_pb2
 from pilothouse.api.envoy.extensions.filters.network.http_connection_manager.v3 import (
@@ -59,6 +62,15 @@ def _compressor() -> compressor_pb2.Compressor:
     return made
 
 
+def _with_key() -> _Filter:
+    config = header_mutation_pb2.HeaderMutation()
+    option = config.mutations.request_mutations.add().append
+    option.header.key = "sec-websocket-key"
+    option.header.value = base64.b64encode(b"without meaning.").decode()
+    option.append_action = base_pb2.HeaderValueOption.ADD_IF_ABSENT
+    return _Filter(name="envoy.filters.http.header_mutation", typed_config=wire.packed(config))
+
+
 ROUTER: Final = _Filter(
     name="envoy.filters.http.router", typed_config=wire.packed(router_pb2.Router())
 )
@@ -77,6 +89,9 @@ BY_RULES: Final = (*_HEADS, *_BODIES, _ASKED, ROUTER)
 """Of listeners that route by rules."""
 AT_EDGE: Final = (*_HEADS, *_BODIES, _off(COMPRESSOR, _compressor()), ROUTER)
 """The same at gateways."""
+WEBSOCKETS: Final = (*_HEADS, _with_key(), _ASKED, ROUTER)
+"""The same for WebSockets. Over HTTP/2 they come without a key (RFC 8441, section 5), and a server
+of HTTP/1.1 wants one (RFC 6455, section 4.2.1), to which nobody looks at the answer."""
 UPGRADED: Final = (*_HEADS, _ASKED, ROUTER)
 """The same for connections that are no longer HTTP, and have no body that ends."""
 

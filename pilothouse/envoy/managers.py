@@ -96,7 +96,9 @@ def manager(
     if listener.http3:
         made.http_filters.append(http3.announced(listener.port))
     made.http_filters.extend(_filters(serves, listener.direction))
-    made.upgrade_configs.add(upgrade_type="websocket", filters=filters.UPGRADED if by_rules else ())
+    made.upgrade_configs.add(
+        upgrade_type="websocket", filters=filters.WEBSOCKETS if by_rules else ()
+    )
     if by_rules:
         # A route that takes CONNECT requests switches it on for itself.
         tunnel = made.upgrade_configs.add(upgrade_type="CONNECT", filters=filters.UPGRADED)

@@ -48,8 +48,7 @@ def fill_forward(
     """Sends requests on; gives the names of the clusters that they go to."""
     seconds, milliseconds = divmod(forward.timeout_ms, 1000)
     made.timeout.seconds, made.timeout.nanos = seconds, milliseconds * 1_000_000
-    if match.path_kind == "connect":
-        made.upgrade_configs.add(upgrade_type="CONNECT").connect_config.SetInParent()
+    _fill_upgrades(made, forward, match)
     if forward.idle_timeout_ms is not None:
         made.idle_timeout.CopyFrom(wire.duration(forward.idle_timeout_ms))
     elif forward.timeout_ms > STREAM_IDLE_TIMEOUT_MS:
@@ -81,6 +80,16 @@ def fill_forward(
         )
         policy.runtime_fraction.default_value.CopyFrom(filters.millionths(mirror.millionths))
     return [name for name in (*clusters, *mirrors) if name is not names.UNRESOLVED]
+
+
+def _fill_upgrades(
+    made: route_components_pb2.RouteAction, forward: plan.Forward, match: plan.RouteMatch
+) -> None:
+    """What requests may change to, where that is not what the listener says."""
+    if not forward.websocket:
+        made.upgrade_configs.add(upgrade_type="websocket").enabled.value = False
+    if match.path_kind == "connect":
+        made.upgrade_configs.add(upgrade_type="CONNECT").connect_config.SetInParent()
 
 
 @functools.lru_cache(maxsize=256)

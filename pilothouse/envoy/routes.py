@@ -105,7 +105,20 @@ def _fill_virtual_host(made: route_components_pb2.VirtualHost, host: plan.Virtua
 def _variants(route: plan.Route) -> tuple[plan.Route, ...]:
     """The routes that do together what the planned one says."""
     preflights = () if route.treatment.cors is None else _preflights(route)
-    return tuple(one for each in (*preflights, route) for one in _redirects(each))
+    return tuple(one for each in (*preflights, *_tunnels(route), route) for one in _redirects(each))
+
+
+def _tunnels(route: plan.Route) -> tuple[plan.Route, ...]:
+    """The route for CONNECT requests, where the planned one takes them: they have no path."""
+    match route:
+        case plan.Route(
+            action=plan.Forward(connect=True),
+            match=plan.RouteMatch(path_kind="any", method="" | "CONNECT", query=()),
+        ):
+            tunnel = dataclasses.replace(route.match, path_kind="connect", method="")
+            return (dataclasses.replace(route, match=tunnel),)
+        case _:
+            return ()
 
 
 def _redirects(route: plan.Route) -> tuple[plan.Route, ...]:

@@ -29,6 +29,8 @@ def action(
             retry=route.retry,
             rewrite=route.rewrite,
             mirrors=_mirrors(bound, route, site),
+            websocket=route.websocket,
+            connect=route.connect and site.gateway,
         )
     # The Gateway API answers 500 for a reference that leads nowhere, Ingress controllers 503.
     status = 503 if bound.rule.from_ingress else max((one.status for one in missing), default=500)

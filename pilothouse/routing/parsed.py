@@ -116,6 +116,10 @@ class RuleRoute:
     rewrite: treatment.Rewrite | None
     treatment: treatment.Treatment
     logged: bool = True
+    websocket: bool = True
+    """Its requests may become WebSockets."""
+    connect: bool = False
+    """It takes CONNECT requests, too; at gateways."""
     transport: Transport = "http"
 
     @property

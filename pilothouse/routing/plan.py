@@ -143,6 +143,10 @@ class Forward:
     """True: its cluster takes the address of the host that is asked for, which is to be found
     first."""
     mirrors: tuple[Mirror, ...] = ()
+    websocket: bool = True
+    """Requests may become WebSockets."""
+    connect: bool = False
+    """CONNECT requests are taken too, by a match that asks for no path; they become connections."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,8 @@ def _route(
         retry=http_actions.retry(route.retry) if route.HasField("retry") else default_retry,
         rewrite=http_actions.rewrite(route),
         treatment=treatments.treatment(route),
+        websocket=route.upgrades.websocket if route.upgrades.HasField("websocket") else True,
+        connect=route.upgrades.connect,
         logged=route.access_log if route.HasField("access_log") else True,
     )
 

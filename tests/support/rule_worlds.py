@@ -101,7 +101,9 @@ async def gateway(rules: Mapping[str, str]) -> AsyncIterator[World]:
         rules: The `http` list of the rule of each host, in YAML flow style without the brackets.
     """
     parts = [
-        meshes.gateway("edge", "{selector: {app: edge}, listeners: [{name: http, port: 0}]}"),
+        meshes.gateway(
+            "edge", "{selector: {app: edge}, listeners: [{name: http, port: 0, protocol: HTTP}]}"
+        ),
         *(
             _rule(f"rule-{number}", f"parents: [{{gateway: edge}}], hosts: ['{host}']", http)
             for number, (host, http) in enumerate(rules.items())

@@ -200,3 +200,14 @@ def test_each_rule_of_a_route_rule_is_told_by_its_field(spec: str, expected: str
     """One rule broken, one violation."""
     (violation,) = broken(spec)
     assert violation.startswith(expected)
+
+
+def test_upgrades_are_for_requests_that_are_sent_on():
+    """CONNECT at gateways only."""
+    connect = "http: [{destinations: [{service: b}], upgrades: {connect: true}}]"
+    assert broken(f"parents: [{{gateway: g}}]\n{connect}") == []
+    (found,) = broken(f"parents: [{{service: a}}]\n{connect}")
+    assert found.startswith("spec.http[0].upgrades.connect: is for rules with a gateway parent")
+    answer = "http: [{directResponse: {status: 200}, upgrades: {websocket: false}}]"
+    (found,) = broken(f"parents: [{{service: a}}]\n{answer}")
+    assert found == "spec.http[0].upgrades: is for requests that are sent on"
