@@ -86,6 +86,7 @@ def _secret(key: secrets.SecretKey) -> secrets.TlsSecret:
         key=key,
         certificate_chain=made.certificate.encode(),
         private_key=made.private_key.encode(),
+        authorities=made.certificate.encode(),
     )
 
 
@@ -95,7 +96,9 @@ def _snapshots(whole: world.World) -> list[resources.Snapshot]:
     for each in _PROXIES:
         planned = mesh.plan(each)
         assert isinstance(planned, plan.ProxyPlan)
-        wanted = {key for layer in planned.layers for key in layer.certificates}
+        wanted = {
+            key for layer in planned.layers for key in (*layer.certificates, *layer.authorities)
+        }
         held = {key: _secret(key) for key in sorted(wanted) if key.name != "missing"}
         made.append(translate.Translator().snapshot(planned, held))
     return made

@@ -83,6 +83,10 @@ _POOLS: dict[str, tuple[str, ...]] = {
     "retryOn": _RETRY_ON,
     "allowedNamespaces": ("*", "team"),
     "address": (*_HOSTS, *_ADDRESSES),
+    "cipherSuites": ("AES128-SHA", "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES256-SHA", "none"),
+    "publicKeyHashes": ("A" * 43 + "=", "B" * 42 + "A=", "none"),
+    "destinationCidrs": (*_ADDRESSES, "10.0.0.0/8", "2001:db8::/32", "0.0.0.0/0", "::/0"),
+    "sourceCidrs": (*_ADDRESSES, "127.0.0.0/8", "fe80::/10", "0.0.0.0/0", "::/0"),
     "regex": _REGEXES,
 }
 _NEEDED = {
