@@ -19,6 +19,7 @@ HTTP/2                        100 streams, small windows     Envoy's defaults
 
 Everywhere: paths are normalised and slashes merged before they are matched, and sent on as they
 were matched; an escaped slash (``%2F``) stays as it is. A trailing dot of the host is removed.
+HTTP/1.0 is spoken, with a Host header.
 WebSockets pass. There is no limit on a whole request but its route's.
 """
 
@@ -52,6 +53,8 @@ _COMMON: Final = _Manager(
     # timeouts and retries are removed from every request. An empty message would not do: it means
     # the private networks.
     max_request_headers_kb=wrappers_pb2.UInt32Value(value=60),
+    # HTTP/1.0 is what many health checks and load generators speak; Envoy would answer 426.
+    http_protocol_options=protocol_pb2.Http1ProtocolOptions(accept_http_10=True),
     common_http_protocol_options=protocol_pb2.HttpProtocolOptions(
         max_headers_count=wrappers_pb2.UInt32Value(value=100)
     ),

@@ -232,6 +232,34 @@ async def test_a_repeated_header_does_not_slip_past_a_negative_test(
     assert await known.reached("repeated", OURS, "reviews/", *headers) == reached
 
 
+async def exchange(port: int, head: str) -> tuple[int, bytes]:
+    """Send the head of a request; the status, and what comes after the head of the answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(head.encode())
+        async with asyncio.timeout(30):
+            status = int((await reader.readline()).split()[1])
+            while (await reader.readline()).strip():
+                pass
+            return status, await reader.read()
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("world", "client", "host"), [("catch-all", EDGE, "any.org"), ("repeated", OURS, "reviews")]
+)
+async def test_http_1_0_is_answered(
+    known: Known, world: str, client: values.Client, host: str
+) -> None:
+    """As health checks and load generators speak it: the end of the connection ends the answer."""
+    port = known.fleet.port(list(WORLDS).index(world), client)
+    status, body = await exchange(port, f"GET / HTTP/1.0\r\nhost: {host}\r\n\r\n")
+    assert (status, b'"path": "/"' in body) == (200, True)
+
+
 @pytest.mark.parametrize(
     ("world", "client", "host"), [("catch-all", EDGE, "any.org"), ("repeated", OURS, "reviews")]
 )
@@ -241,14 +269,7 @@ async def test_headers_that_are_too_large_are_answered_so(
     """431 (RFC 6585, section 5), at gateways and at sidecars; what is large but allowed passes."""
     port = known.fleet.port(list(WORLDS).index(world), client)
     # Applications have limits of their own, most of them at 8 KB.
-    for size, status in ((7_000, b"200"), (64 * 1024, b"431")):
-        head = f"GET / HTTP/1.1\r\nhost: {host}\r\nx-large: {'x' * size}\r\n\r\n"
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        try:
-            writer.write(head.encode())
-            async with asyncio.timeout(30):
-                assert (await reader.readline()).split()[1] == status
-        finally:
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
+    for size, status in ((7_000, 200), (64 * 1024, 431)):
+        head = f"GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n"
+        answer = await exchange(port, f"{head}x-large: {'x' * size}\r\n\r\n")
+        assert answer[0] == status
