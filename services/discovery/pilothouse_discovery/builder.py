@@ -21,7 +21,7 @@ import structlog
 from pilothouse.config import accepted as stores
 from pilothouse.config import admission, objects
 from pilothouse.envoy import translate
-from pilothouse.envoy.gate import gate
+from pilothouse.envoy.gate import gate, sizes
 from pilothouse.model import keys
 from pilothouse.model import proxy as proxies
 from pilothouse.routing import plan, planner, state
@@ -44,6 +44,8 @@ class Build:
     the same."""
     faults: gatekeeping.Faults
     """What the gate found and no object can be held for; it is left out of what is published."""
+    large: int = 0
+    """How many resources are so large that Envoys stand still while they read them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,7 @@ class Builder:
         self._sources: worlds.Sources | None = None
         self._state: state.MeshState | None = None
         self._finished: weakref.WeakSet[resources.Layer] = weakref.WeakSet()
+        self._large: weakref.WeakSet[resources.Resource] = weakref.WeakSet()
         self._translated: dict[int, tuple[plan.ProxyPlan, resources.Snapshot]] = {}
         """The plans of this build that some proxy has, and their snapshots."""
         self._variants: dict[_Variant, planner.Mesh] = {}
@@ -145,6 +148,7 @@ class Builder:
             conditions=conditions,
             authored=self._authored.layer,
             faults=self._faults,
+            large=len(self._large),
         )
 
     def _admitted(
@@ -283,6 +287,11 @@ class Builder:
                 self._finished.add(layer)
                 for resource in layer:
                     _ = resource.delta_frame
+                    if sizes.is_large(resource) and resource not in self._large:
+                        self._large.add(resource)
+                        _LOG.warning(
+                            "large resource", resource=repr(resource), bytes=len(resource.body)
+                        )
 
 
 def _union(faults: Mapping[int, gatekeeping.Faults]) -> gatekeeping.Faults:

@@ -202,6 +202,8 @@ class Engine:
             if (held := in_force(key)) is not one and held != one
         ]
         self._metrics.rejected_configs.set(len(refused))
+        self._metrics.faults.set(len(built.faults))
+        self._metrics.large.set(built.large)
 
     async def _serve_proxies(self, bench: workbench.Workbench) -> None:
         self._newcomers = []  # they are among all those who are connected

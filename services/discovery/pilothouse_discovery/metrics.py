@@ -61,6 +61,14 @@ class Metrics:
         self.rejected_configs = self._gauge(
             "pilot_total_rejected_configs", "Objects whose newest generation is not in force"
         )
+        self.faults = self._gauge(
+            "pilothouse_gate_faults",
+            "Mistakes in what would be published for which no object can be held; left out",
+        )
+        self.large = self._gauge(
+            "pilothouse_large_resources",
+            "Resources so large that proxies stand still while they read them",
+        )
         self.longest_hold = self._gauge(
             "pilothouse_loop_longest_hold_seconds",
             "Longest time that the streams' loop was held since the start, while there was work",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pilothouse.config import accepted, admission, codec, documents, objects
-from pilothouse.envoy.gate import findings, parts
+from pilothouse.envoy.gate import findings, parts, sizes
 from pilothouse.kubernetes import services as manifests
 from pilothouse.model import keys, proxy
 from pilothouse.rollout import trials
@@ -220,3 +220,15 @@ def test_the_gate_is_asked_within_the_bound_of_a_search() -> None:
     found = gatekeeping.blame(frozenset({fault}), before={}, now=now, attempt=attempt)
     assert [one.key for one in found] == [key("beta")]
     assert len(asked) <= trials.bound(len(NAMES), 1)
+
+
+def test_a_large_resource_is_counted(building: Building, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it is there; it goes out all the same."""
+    monkeypatch.setattr(sizes, "ALARM", 500)
+    building.build(alpha="/a1")
+    assert "/a1" in building.routes()
+    count = building.build(alpha="/a1").large
+    assert count >= 1
+    long = "/" + "a" * 600
+    building.build(alpha="/a1", beta=long)
+    assert long in building.routes()
