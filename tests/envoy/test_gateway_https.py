@@ -5,13 +5,16 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 
+import grpc.aio
 import pytest
 import pytest_asyncio
 from cryptography.hazmat.primitives.asymmetric import rsa
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.support import certificates, gateway_worlds, http_clients
+from tests.support import certificates, gateway_worlds, grpc_health_servers, http_clients
 from tests.support.gateway_worlds import PORT, gateway, https, route
 
+SERVING = health_pb2.HealthCheckResponse.SERVING
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
 
 
@@ -232,6 +235,38 @@ async def test_http2_without_tls(world):
     assert (await http_clients.http1(world.address, 18080, "a")).seen["backend"] == "shop"
     async with http_clients.http2(world.address, 18080) as connection:
         assert (await connection.get("a", scheme="http")).seen["backend"] == "shop"
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_grpc(world, tls):
+    """Calls and streams, in the clear and over TLS, by a route for gRPC and by one for HTTP."""
+    (held,) = (one for key, one in world.wired.held.items() if key.name == "shop")
+    async with grpc_health_servers.server() as (servicer, port):
+        await servicer.set("", SERVING)
+        world.calls["health"] = port
+        for routes in ("grpc", "http"):
+            await world.apply(
+                gateway(
+                    "name: http, port: 18080, protocol: HTTP", https("shop", "shop.example.com")
+                ),
+                route("calls", f"{routes}: [{{destinations: [{{service: health}}]}}]"),
+            )
+            at = f"{world.address}:{PORT if tls else 18080}"
+            named = (("grpc.ssl_target_name_override", "shop.example.com"),)
+            trusted = grpc.ssl_channel_credentials(held.certificate_chain)
+            channel = (
+                grpc.aio.secure_channel(at, trusted, named)
+                if tls
+                else grpc.aio.insecure_channel(at)
+            )
+            async with channel:
+                stub = health_pb2_grpc.HealthStub(channel)
+                asked = health_pb2.HealthCheckRequest()
+                assert (await stub.Check(asked, timeout=20)).status == SERVING
+                watching = stub.Watch(asked, timeout=20)
+                assert (await watching.read()).status == SERVING
+                watching.cancel()
+        del world.calls["health"]
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,8 @@ from pilothouse.model import keys, secrets, services
 from pilothouse.routing import planner
 from tests.support import backends, meshes, tcp_backends, wired
 
-HTTP, TCP, UDP = (
-    services.AppProtocol.HTTP,
-    services.AppProtocol.TCP,
-    services.AppProtocol.UDP,
-)
+HTTP, GRPC = services.AppProtocol.HTTP, services.AppProtocol.GRPC
+TCP, UDP = services.AppProtocol.TCP, services.AppProtocol.UDP
 Objects = Mapping[keys.ObjectKey, objects.Config]
 PORT = 18443
 
@@ -34,6 +31,8 @@ class World:
     """On port 9000."""
     packets: dict[str, tcp_backends.UdpBackend]
     """On port 53."""
+    calls: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Ports of gRPC applications; on port 50051."""
     mesh: planner.Mesh | None = None
 
     @property
@@ -60,10 +59,13 @@ class World:
             *(meshes.service(name, meshes.port(80, "http", HTTP)) for name in self.web),
             *(meshes.service(name, meshes.port(9000, "tcp", TCP)) for name in self.lines),
             *(meshes.service(name, meshes.port(53, "udp", UDP)) for name in self.packets),
+            *(meshes.service(name, meshes.port(50_051, "grpc", GRPC)) for name in self.calls),
         ]
 
     def _endpoints(self) -> dict[str, list[Any]]:
-        found = {}
+        found = {
+            name: [meshes.endpoint("127.0.0.1", port, "grpc")] for name, port in self.calls.items()
+        }
         for kind, some in (("http", self.web), ("tcp", self.lines), ("udp", self.packets)):
             for name, one in some.items():
                 found[name] = [meshes.endpoint("127.0.0.1", one.port, kind)]
