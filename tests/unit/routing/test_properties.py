@@ -8,10 +8,13 @@ from typing import Any
 from hypothesis import given, settings, strategies
 
 from pilothouse.config import objects
-from pilothouse.model import keys, services
-from pilothouse.routing import plan, planner, state
+from pilothouse.model import keys, secrets, services
+from pilothouse.routing import credentials, plan, planner, state
 from tests.support import meshes
 
+PLACE = services.Locality(region="r", zone="z")
+SECRET = secrets.SecretKey("one", "s")
+ELSEWHERE = services.Locality(region="r", zone="y")
 NAMESPACES = ("one", "two")
 NAMES = ("a", "b")
 PORTS = strategies.lists(
@@ -84,6 +87,17 @@ POLICY = strategies.builds(
     namespace=NAMESPACE,
     labels=optional("{version: v1}"),
     connectTimeout=optional("1s", "2s"),
+    locality=optional(
+        "{}",
+        "{failover: {}}",
+        "{failover: {labels: [app, topology.kubernetes.io/zone, version=v1]}}",
+        "{distribution: {shares: [{from: '*', to: {'*': 1}}]}}",
+        "{zoneAware: {}}",
+        "{zoneAware: {failover: {}}}",
+    ),
+    tls=optional(
+        "{mode: DISABLE}", "{sni: a, caSecret: s}", "{mode: MUTUAL, sni: a, clientCertificate: s}"
+    ),
 )
 EXTERNAL = strategies.builds(
     flow,
@@ -146,7 +160,7 @@ ENDPOINT = strategies.builds(
     strategies.sampled_from(("http", "web")),
     version=optional("v1"),
     ready=strategies.booleans(),
-    locality=strategies.sampled_from((services.Locality(), services.Locality(zone="z"))),
+    locality=strategies.sampled_from((services.Locality(), PLACE, ELSEWHERE)),
 )
 WORKLOAD = strategies.builds(
     lambda name, namespace: services.Workload(
@@ -156,11 +170,12 @@ WORKLOAD = strategies.builds(
     NAMESPACE,
 )
 STATES = strategies.builds(
-    lambda known, endpoints, workloads, configs: state.MeshState(
+    lambda known, endpoints, workloads, configs, held: state.MeshState(
         services={one.key: one for one in known},
         endpoints={key: tuple(some) for key, some in endpoints.items()},
         workloads=tuple(workloads),
         configs=configs,
+        secrets=held,
     ),
     strategies.lists(SERVICE, max_size=4),
     strategies.dictionaries(
@@ -168,13 +183,18 @@ STATES = strategies.builds(
     ),
     strategies.lists(WORKLOAD, max_size=2),
     CONFIGS,
+    strategies.sampled_from(
+        (None, frozenset(), frozenset([SECRET]), frozenset([secrets.AuthorityKey(SECRET)]))
+    ),
 )
 PROXIES = (
     meshes.sidecar("a-1.one", "10.0.0.1"),
     meshes.sidecar("b-1.two", "10.0.0.1"),
     meshes.sidecar("c.three"),
+    meshes.sidecar("a-2.one", "10.0.0.2", locality=PLACE, labels=keys.labels(app="a")),
+    meshes.sidecar("b-2.one", "10.0.0.2", locality=ELSEWHERE, labels=keys.labels(app="b")),
     meshes.edge("a.one"),
-    meshes.edge("a.two", labels=keys.labels(app="a", zone="z")),
+    meshes.edge("a.two", labels=keys.labels(app="a", zone="z"), locality=PLACE),
 )
 
 
@@ -247,6 +267,11 @@ def test_every_plan_is_whole(one: state.MeshState):
         assert len(by_key) == len(clusters)
         endpoints = [one.key for layer in whole.layers for one in layer.endpoints]
         assert len(set(endpoints)) == len(endpoints)
+        for some in (one for layer in whole.layers for one in layer.endpoints):
+            ranks = {one.priority for one in some.localities}
+            assert ranks == set(range(len(ranks)))
+        needed = {use for layer in whole.layers for use in layer.cluster_secrets}
+        assert needed == {use for one in clusters for use in credentials.of_cluster(one)}
         assert {one.key for one in clusters if one.resolution == "eds"} <= set(endpoints)
         configurations = {
             one.name: one for layer in whole.layers for one in layer.route_configurations
