@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Listeners of a MeshGateway for TLS, TCP and UDP, through a real Envoy."""
 
+import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ from tests.support import (
 from tests.support.gateway_worlds import PORT, gateway, https, route
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
-TCP_PORT, UDP_PORT = 19000, 19053
+TCP_PORT, UDP_PORT, TAKEN_PORT = 19000, 19053, 19099
 PASSED = f"name: tls, port: {PORT}, protocol: TLS, tls: {{mode: PASSTHROUGH}}"
 TAKEN = f"name: tls, port: {PORT}, protocol: TLS, tls: {{certificates: [{{secret: shop}}]}}"
 PLAIN = f"name: tcp, port: {TCP_PORT}, protocol: TCP"
@@ -246,3 +247,33 @@ async def test_a_port_that_an_older_gateway_has(world):
     assert told.message == (
         "listener http is not opened: MeshGateway/default/old speaks another protocol on its port"
     )
+
+
+async def test_a_port_that_cannot_be_opened_harms_no_other(world):
+    """Something else has the port: Envoy refuses the listener by name, and opens its neighbour."""
+    await world.apply(gateway(PLAIN))
+    taken = await asyncio.start_server(lambda *_: None, world.address, TAKEN_PORT)
+    try:
+        await world.apply(
+            gateway(
+                f"name: taken, port: {TAKEN_PORT}, protocol: HTTP",
+                "name: other, port: 18080, protocol: HTTP",
+            ),
+            route("a", "http: [{destinations: [{service: shop}]}]"),
+            wait=False,
+        )
+        refused = world.wired.host.refused
+        await waiting.eventually(lambda: refused, what="a refusal")
+        assert f"gateway|{TAKEN_PORT}" in refused[0]
+        assert "gateway|18080" not in refused[0]
+
+        async def answered() -> bool:
+            with contextlib.suppress(ConnectionError):
+                return (await http_clients.http1(world.address, 18080, "a")).status == 200
+            return False
+
+        await waiting.eventually(answered, what="the neighbour answers")
+    finally:
+        taken.close()
+        await taken.wait_closed()
+        world.wired.host.refused.clear()
