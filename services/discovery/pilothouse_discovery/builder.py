@@ -128,10 +128,11 @@ class Builder:
             refusals: What proxies refused since the last build.
             proven: Objects that some proxy runs as they have been in force.
         """
+        again = self._sources is not None and _objects(self._sources) != _objects(sources)
         self._sources = sources
         self._translator.begin_generation()
         self._translated = {}
-        built, mesh = self._admitted(sources, asked, list(refusals), proven)
+        built, mesh = self._admitted(sources, asked, list(refusals), proven, again=again)
         self._authored.update(
             (
                 config
@@ -157,10 +158,16 @@ class Builder:
         asked: Sequence[Asked],
         refusals: list[admission.Refusal],
         proven: Collection[keys.ObjectKey],
+        *,
+        again: bool,
     ) -> tuple[worlds.World, planner.Mesh]:
-        """The state that passes the gate and that the store keeps, and its mesh."""
-        previous = self._store.current()
+        """The state that passes the gate and that the store keeps, and its mesh.
+
+        With ``again``, what the gate refused earlier has another chance.
+        """
+        kept = self._store.current()
         while True:
+            previous = _reconsidered(kept) if again else kept
             built = worlds.assemble(
                 sources, previous=previous, domain=self._domain, refusals=refusals, proven=proven
             )
@@ -169,10 +176,10 @@ class Builder:
             if blamed:
                 refusals += blamed
                 continue
-            kept = self._store.keep(built.accepted, instead_of=previous)
+            # If somebody else decided meanwhile, it is decided from that.
+            kept = self._store.keep(built.accepted, instead_of=kept)
             if kept == built.accepted:
                 return built, mesh
-            previous = kept  # somebody else decided meanwhile
 
     def _enter(self, entered: state.MeshState) -> planner.Mesh:
         """Make a state the one that answers are about."""
@@ -292,6 +299,20 @@ class Builder:
                         _LOG.warning(
                             "large resource", resource=repr(resource), bytes=len(resource.body)
                         )
+
+
+def _objects(sources: worlds.Sources) -> list[Mapping[keys.ObjectKey, objects.Config]]:
+    return [state.configs for state in (*sources.authored.values(), *sources.derived.values())]
+
+
+def _reconsidered(kept: admission.AcceptedSet) -> admission.AcceptedSet:
+    """Without the refusals of the gate: it may have been another object that was wrong."""
+    left = {
+        key: refusal
+        for key, refusal in kept.refusals.items()
+        if refusal.reason != admission.NOT_PUBLISHABLE
+    }
+    return dataclasses.replace(kept, refusals=left)
 
 
 def _union(faults: Mapping[int, gatekeeping.Faults]) -> gatekeeping.Faults:

@@ -141,6 +141,26 @@ def test_what_never_passed_is_as_if_it_did_not_exist(building: Building) -> None
     assert building.in_force() == {"alpha": "/a3", "beta": "/b3", "gamma": "/c3"}
 
 
+def test_what_another_object_made_wrong_has_another_chance(
+    building: Building, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When any object changes, and only then: two together are too much for the gate here."""
+
+    def together(_: parts.Inspector, resource: resources.Resource) -> Any:
+        both = b"/a2" in resource.body and b"/b2" in resource.body
+        return (findings.Broken("", "must not hold both"),) if both else ()
+
+    monkeypatch.setattr(parts.Inspector, "broken", together)
+    building.build(alpha="/a1", beta="/b1")
+    building.build(alpha="/a2", beta="/b1")
+    building.build(alpha="/a2", beta="/b2")
+    assert building.in_force() == {"alpha": "/a2", "beta": "/b1"}
+    building.build(alpha="/a2", beta="/b2")
+    assert building.in_force() == {"alpha": "/a2", "beta": "/b1"}
+    building.build(alpha="/a3", beta="/b2")
+    assert building.in_force() == {"alpha": "/a3", "beta": "/b2"}
+
+
 def test_who_comes_later_is_given_what_is_right_and_has_the_rest_looked_at(
     building: Building,
 ) -> None:
