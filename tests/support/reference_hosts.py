@@ -35,6 +35,8 @@ class Site:
 
     port: int
     rules: tuple[Rule, ...]
+    place: str
+    """As conditions name it: ``NAME.NAMESPACE:PORT`` of a service, ``HOST:PORT`` at a gateway."""
     parent: values.Manifest | None = None
     """The Service or ExternalService; None at a gateway."""
 
@@ -86,7 +88,10 @@ def site(world: World, client: values.Client, authority: str) -> Site | None:
     parent = _service(world, client.namespace, host, port) or _external(world, client, host, port)
     if parent is None:
         return None
-    return Site(port, tuple(_of_parent(world, client.namespace, parent, port)), parent)
+    namespace, name = key(parent)
+    prefix = "" if parent["kind"] == "Service" else "external:"
+    place = f"{prefix}{name}.{namespace}:{port}"
+    return Site(port, tuple(_of_parent(world, client.namespace, parent, port)), place, parent)
 
 
 def _split(authority: str) -> tuple[str, int | None]:
@@ -173,7 +178,7 @@ def _at_gateway(world: World, client: values.Client, host: str) -> Site | None:
         for rule in of(world, "RouteRule")
         if key(rule) in by_host[domain]
     ]
-    return Site(client.port, tuple(rules))
+    return Site(client.port, tuple(rules), f"{domain}:{client.port}")
 
 
 def is_for(world: World, client: values.Client, rule: Rule, match: values.Manifest) -> bool:

@@ -31,6 +31,8 @@ class Candidate(NamedTuple):
     rule: values.Manifest
     route: values.Manifest
     match: values.Manifest
+    told: str
+    """As conditions name the match."""
 
 
 def verdict(world: hosts.World, client: values.Client, request: values.Request) -> values.Verdict:
@@ -39,9 +41,8 @@ def verdict(world: hosts.World, client: values.Client, request: values.Request) 
     if site is None:
         return values.Verdict(status=404)
     arrived = conditions.Arrived(request, site.port)
-    found = sorted(_candidates(world, client, site, arrived), key=lambda each: each.order)
-    if found:
-        best = found[0]
+    best = _best(world, client, site, arrived)
+    if best is not None:
         return actions.apply(world, site, best.rule, best.name, best.route, best.match, arrived)
     if site.parent is None:
         return values.Verdict(status=404)
@@ -49,6 +50,24 @@ def verdict(world: hosts.World, client: values.Client, request: values.Request) 
         return values.Verdict(route="default", status=503)
     # What no rule takes goes to the service itself.
     return actions.apply(world, site, None, "default", {}, {}, arrived)
+
+
+def taken(
+    world: hosts.World, client: values.Client, request: values.Request
+) -> tuple[Candidate, str] | None:
+    """The match that takes a request, and where; None when none does."""
+    site = hosts.site(world, client, request.authority)
+    if site is None:
+        return None
+    best = _best(world, client, site, conditions.Arrived(request, site.port))
+    return None if best is None else (best, site.place)
+
+
+def _best(
+    world: hosts.World, client: values.Client, site: hosts.Site, arrived: conditions.Arrived
+) -> Candidate | None:
+    found = _candidates(world, client, site, arrived)
+    return min(found, key=lambda each: each.order, default=None)
 
 
 def _candidates(
@@ -72,7 +91,8 @@ def _candidates(
                     place = (hosts.age(rule), position, number)
                     order = (tier, -priority, precedence, *place)
                     name = route_name(rule, index, route, grpc=grpc)
-                    yield Candidate(order, name, rule, route, match)
+                    told = f"spec.{'grpc' if grpc else 'http'}[{index}] (match {number})"
+                    yield Candidate(order, name, rule, route, match, told)
 
 
 def route_name(rule: values.Manifest, index: int, route: values.Manifest, *, grpc: bool) -> str:
