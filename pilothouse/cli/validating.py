@@ -8,6 +8,7 @@ import pathlib
 from typing import Any
 
 from pilothouse.config import lint
+from pilothouse.routing import offline
 
 
 class NothingToReadError(Exception):
@@ -47,6 +48,14 @@ def run(paths: list[pathlib.Path]) -> Verdict:
         for key, conditions in some.items():
             where = report.configs[key].location
             rows += [_row(where, str(key), "", one.message, severity) for one in conditions]
+    good = {
+        key: config
+        for key, config in report.configs.items()
+        if key not in report.violations and key not in report.conflicts
+    }
+    for key, messages in offline.unreached(good).items():
+        where = report.configs[key].location
+        rows += [_row(where, str(key), "", one, "warning") for one in messages]
     return Verdict(objects=len(report.configs), rows=tuple(rows))
 
 

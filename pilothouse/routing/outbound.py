@@ -11,6 +11,7 @@ from pilothouse.routing import (
     catalogue,
     clusters,
     common,
+    connections,
     credentials,
     extra_hosts,
     names,
@@ -73,12 +74,28 @@ def unreached(
     """
     whole = {one.name: memo.group(common.varied, one.name, one, None) for one in shared.varying}
     found = list(_shadows(whole.get(common.name_of(host), host) for host in shared.hosts))
+    found += memo.leaf(_udp_shadows, "", directory.mesh, producers)
     for own in owns:
         found += memo.group(_own_shadows, own.namespace, shared, own, directory, producers)
     return tuple(found)
 
 
 Shadows = tuple[tuple[str, routes.Shadow], ...]
+
+
+def _udp_shadows(mesh: catalogue.Catalogue, producers: Mapping[str, rules.ByRef]) -> Shadows:
+    """Those of UDP, which has no virtual hosts."""
+    return tuple(
+        (port.host, shadow)
+        for by_ref in producers.values()
+        for ref, attached in by_ref.items()
+        if not ref.external and ref.key in mesh.entries
+        for port in mesh.entries[ref.key].streams
+        if port.site.transport == "udp"
+        for shadow in connections.connect(
+            connections.Port(listener="", site=port.site), (), rules.at_port(attached, port.number)
+        ).shadows
+    )
 
 
 def _own_shadows(

@@ -339,7 +339,7 @@ class Mesh:
                 bound=self._bound,
                 gateways=self._gateways,
                 producers=self._attachments.producers,
-                shadows=self._shadows(),
+                shadows=self.unreached(),
             ),
             self._asked.group(
                 findings.barren,
@@ -350,7 +350,8 @@ class Mesh:
         )
         return self._asked.leaf(credentials.told, "", found, self._objects, self.state.secrets)
 
-    def _shadows(self) -> told.Shadows:
+    def unreached(self) -> told.Shadows:
+        """Matches that nothing reaches, with the host and port where that is so."""
         at_hosts = list(self._clients.unreached())
         for gateway in self._gateways.values():
             at_hosts += self._serve((gateway,)).shadows

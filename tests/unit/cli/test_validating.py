@@ -53,3 +53,27 @@ def test_a_warning_does_not_fail(tmp_path: pathlib.Path):
     """What nobody asks does no harm."""
     code, rows = validated(tmp_path, policy("mine", "{}", kind="MeshConfig"))
     assert (code, [severity for severity, _, _ in rows]) == (0, ["warning"])
+
+
+def test_matches_that_nothing_reaches_are_warned_of(tmp_path: pathlib.Path):
+    """In one object and across objects, without a cluster."""
+    twice = "{parents: [{service: web}], tcp: [{}, {matches: [{sourceCidrs: [10.0.0.0/8]}]}, {}]}"
+    code, rows = validated(
+        tmp_path,
+        policy("one", twice, kind="RouteRule"),
+        policy("two", "{parents: [{service: web}], http: [{}]}", kind="RouteRule"),
+        policy("zwei", "{parents: [{service: web}], http: [{timeout: 1s}]}", kind="RouteRule"),
+    )
+    assert code == 0
+    assert rows == [
+        (
+            "warning",
+            "RouteRule/default/one",
+            "spec.tcp[2].matches[0] is never reached: RouteRule/default/one takes all of it first",
+        ),
+        (
+            "warning",
+            "RouteRule/default/zwei",
+            "spec.http[0].matches[0] is never reached: RouteRule/default/two takes all of it first",
+        ),
+    ]
