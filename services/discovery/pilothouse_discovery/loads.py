@@ -119,16 +119,19 @@ class Loads:
         self._in_progress.labels(service).set(running)
 
     def _service(self, cluster: str) -> str | None:
-        """Whose cluster it is; None for what a proxy asks of its application or of discovery."""
+        """Whose cluster it is; None for what is no service's.
+
+        That is the application beside the proxy, discovery, and hosts that nobody speaks for.
+        """
         if cluster in _OWN:
             return None
         try:
             key = names.parse_cluster(cluster)
         except ValueError:
             return UNKNOWN
-        if key.direction is plan.Direction.INBOUND:
+        if key.direction is plan.Direction.INBOUND or key.service is None:
             return None
-        if key.service is None or not self._known(key.service, key.external):
+        if not self._known(key.service, key.external):
             return UNKNOWN
         return f"{'external:' if key.external else ''}{key.service.name}.{key.service.namespace}"
 
