@@ -28,8 +28,6 @@ def _zone_aware(where: str, section: destination_policy_pb2.ZoneAwareness) -> ch
     yield from ranges.percent(where, section, "percent")
     yield from ranges.number(where, section, "min_endpoints", least=1)
     yield from _failover(f"{where}.failover", section.failover)
-    if section.failover.labels:
-        yield from checks.broken(f"{where}.failover.labels", "must not be set with zoneAware")
 
 
 def _failover(where: str, section: destination_policy_pb2.LocalityFailover) -> checks.Found:

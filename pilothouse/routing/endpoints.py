@@ -118,7 +118,7 @@ def _placed(
     stand: localities.Standpoint,
 ) -> plan.ClusterEndpoints:
     name = _port_name(entry, key)
-    if isinstance(policy, upstreams.Failover) and policy.labels:
+    if localities.labels(policy):
         ranks = localities.ranked(policy, candidates, stand)
         return localities.merged(
             key, [clusters.endpoints(key, name, some).localities for some in ranks]

@@ -40,13 +40,13 @@ def depends(policy: upstreams.Locality | None) -> bool:
 
 def compared(policies: Iterable[upstreams.Locality]) -> frozenset[str]:
     """The names of a proxy's labels that policies compare with its endpoints'."""
-    return frozenset(
-        name
-        for policy in policies
-        if isinstance(policy, upstreams.Failover)
-        for name, value in policy.labels
-        if value is None
-    )
+    return frozenset(name for policy in policies for name, value in labels(policy) if value is None)
+
+
+def labels(policy: upstreams.Locality) -> tuple[tuple[str, str | None], ...]:
+    """What a policy compares in the stead of places."""
+    by = policy.failover if isinstance(policy, upstreams.ZoneAwareness) else policy
+    return by.labels if isinstance(by, upstreams.Failover) else ()
 
 
 def ranked(
@@ -56,12 +56,13 @@ def ranked(
 
     All are alike when it compares none.
     """
-    labels = policy.labels if isinstance(policy, upstreams.Failover) else ()
-    found: list[list[services.Endpoint]] = [[] for _ in range(len(labels) + 1)]
     own = _with_place(stand.labels, stand.place)
-    wanted = [(name, own.get(name, "") if value is None else value) for name, value in labels]
+    wanted = [
+        (name, own.get(name, "") if value is None else value) for name, value in labels(policy)
+    ]
+    found: list[list[services.Endpoint]] = [[] for _ in range(len(wanted) + 1)]
     for one in candidates:
-        has = _with_place(one.labels, one.locality) if labels else {}
+        has = _with_place(one.labels, one.locality) if wanted else {}
         agreed = next(
             (n for n, (name, value) in enumerate(wanted) if has.get(name, "") != value), len(wanted)
         )

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from pilothouse.envoy import translate
-from pilothouse.model import proxy, services
+from pilothouse.model import keys, proxy, services
 from pilothouse.xds import resources
 from tests.support import backends, fleet, meshes, policy_worlds, waiting, xds_server
 
@@ -33,16 +33,21 @@ POLICIES = {
     "few": "locality: {zoneAware: {}}",
     "few-enough": "locality: {zoneAware: {minEndpoints: 4}}",
     "regions": f"locality: {{zoneAware: {{minEndpoints: 1, failover: {{}}}}}}, {CHECKED}",
+    "tracks": (
+        f"locality: {{zoneAware: {{minEndpoints: 1, failover: {{labels: [track]}}}}}}, {CHECKED}"
+    ),
     "failing": f"locality: {{zoneAware: {{failBelowMinHealthy: true}}}}, {CHECKED}",
     "desperate": f"locality: {{zoneAware: {{}}}}, {CHECKED}",
 }
 PLACES = {
     **{key: {HERE: 4, THERE: 4} for key in ("aware", "turns", "never", "plain")},
     **{key: {HERE: 2, THERE: 2} for key in ("few", "few-enough")},
-    "regions": {HERE: 2, THERE: 2, FAR: 4},
+    **{key: {HERE: 2, THERE: 2, FAR: 4} for key in ("regions", "tracks")},
     **{key: {HERE: 3, THERE: 3} for key in ("failing", "desperate")},
 }
 """So many endpoints in each zone."""
+TRACK = keys.labels(track="x")
+"""A label of the client, and of all endpoints but the far ones."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -67,7 +72,9 @@ class Zones:
     def _snapshot(self, peers: Iterable[services.Endpoint]) -> resources.Snapshot:
         endpoints = {
             name: [
-                policy_worlds.at(served.port, place)
+                dataclasses.replace(
+                    policy_worlds.at(served.port, place), labels=() if place == FAR else TRACK
+                )
                 for place, count in zones.items()
                 for served in self.backends[place][:count]
             ]
@@ -88,6 +95,7 @@ class Zones:
                 bind_address=self.address,
                 outbound_port=fleet.SIDECAR_PORT,
                 locality=policy_worlds.locality(HERE),
+                labels=TRACK,
             ),
         )
         return translate.Translator().snapshot(planned, {})
@@ -175,12 +183,13 @@ async def test_a_proxy_that_is_no_endpoint_treats_zones_alike(zones: Zones):
     await zones.becomes("aware", HERE, THERE)
 
 
-async def test_other_regions_come_when_the_proxys_own_fails(zones: Zones):
-    """Zones are weighed within a region."""
-    await zones.becomes("regions", HERE)
+@pytest.mark.parametrize("service", ["regions", "tracks"])
+async def test_others_come_when_those_of_the_proxys_own_kind_fail(zones: Zones, service: str):
+    """Zones are weighed within its region, or among those that agree on labels."""
+    await zones.becomes(service, HERE)
     for one in (*zones.backends[HERE], *zones.backends[THERE]):
         one.status = 503
-    await zones.becomes("regions", FAR)
+    await zones.becomes(service, FAR)
 
 
 async def test_with_too_few_healthy_endpoints_requests_may_fail(zones: Zones):

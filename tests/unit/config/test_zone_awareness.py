@@ -28,9 +28,13 @@ def spec(says: str) -> str:
                 f"{WHERE}.failover.regions[0].to: must be another region than from",
             ],
         ),
+        ("failover: {labels: [a, b=c]}", []),
         (
-            "failover: {labels: [a]}",
-            [f"{WHERE}.failover.labels: must not be set with zoneAware"],
+            "failover: {labels: [a, a], regions: [{from: eu, to: us}]}",
+            [
+                f"{WHERE}.failover.labels: must not be set together with regions",
+                f"{WHERE}.failover.labels[1]: the label a is taken by {WHERE}.failover.labels[0]",
+            ],
         ),
     ],
 )

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The peers of a proxy, by which it weighs zones: who gets them, and who shares them."""
 
+import dataclasses
+
 import pytest
 
-from pilothouse.model import proxy, services
+from pilothouse.model import keys, proxy, services
 from pilothouse.routing import peers, plan, planner, upstreams
 from tests.support import meshes, policy_worlds
 
@@ -76,6 +78,35 @@ def test_replicas_share_their_peers():
     )
     assert one is same
     assert other != one
+
+
+def test_zones_are_weighed_among_endpoints_that_agree_on_labels():
+    """All of those that agree have the first priority, in whatever zone."""
+    policy = "{service: web, locality: {zoneAware: {failover: {labels: [track]}}}}"
+    places = ("eu/a", "eu/b", "us/a")
+    tracks = ("x", "x", "y")
+    whole = meshes.mesh(
+        meshes.service("web"),
+        meshes.policy("p", policy),
+        endpoints={
+            "web": [
+                dataclasses.replace(at(f"10.0.0.{n}", place), labels=keys.labels(track=track))
+                for n, (place, track) in enumerate(zip(places, tracks, strict=True))
+            ]
+        },
+    )
+    of = dataclasses.replace(client("10.0.0.9", "eu/a"), labels=keys.labels(track="x"))
+    (found,) = [
+        one
+        for layer in meshes.planned(whole, of).layers
+        for one in layer.endpoints
+        if one.key.service
+    ]
+    assert [(one.locality.zone, one.priority) for one in found.localities] == [
+        ("a", 0),
+        ("b", 0),
+        ("a", 1),
+    ]
 
 
 @pytest.mark.parametrize(

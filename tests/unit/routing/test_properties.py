@@ -94,6 +94,7 @@ POLICY = strategies.builds(
         "{distribution: {shares: [{from: '*', to: {'*': 1}}]}}",
         "{zoneAware: {}}",
         "{zoneAware: {failover: {}}}",
+        "{zoneAware: {failover: {labels: [app]}}}",
     ),
     tls=optional(
         "{mode: DISABLE}", "{sni: a, caSecret: s}", "{mode: MUTUAL, sni: a, clientCertificate: s}"

@@ -1074,7 +1074,7 @@ class ZoneAwareness(_message.Message):
     @_builtins.property
     def failover(self) -> Global___LocalityFailover:
         """What comes first are the endpoints of the proxy's own region, in all its zones; then those of the regions below, then all others.
-        Unset means that regions do not matter. It has no `labels` here.
+        Unset means that regions do not matter. With `labels`, zones are weighed among the endpoints that agree on equally many.
         """
 
     def __init__(
