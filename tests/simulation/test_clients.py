@@ -290,13 +290,16 @@ def test_weights():
     }
 
 
-def test_services_that_do_not_speak_http_have_no_host():
-    """A sidecar as HTTP proxy has nothing to say about TCP; no cluster is made for it."""
-    database = meshes.service("db", meshes.port(5432, "sql", services.AppProtocol.TCP))
-    plan = meshes.planned(meshes.mesh(database), meshes.sidecar())
-    assert calls.get(plan, "http://db:5432/").status == 404
-    assert [one for layer in plan.layers for one in layer.clusters] == []
-    assert [one for layer in plan.layers for one in layer.endpoints] == []
+@pytest.mark.parametrize(
+    "protocol",
+    [services.AppProtocol.TCP, services.AppProtocol.TLS, services.AppProtocol.UDP],
+)
+def test_services_that_do_not_speak_http_are_no_place_for_requests(
+    protocol: services.AppProtocol,
+):
+    """A sidecar as HTTP proxy may make tunnels to them (CONNECT), and answers nothing else."""
+    mesh = meshes.mesh(meshes.service("db", meshes.port(5432, "db", protocol)))
+    assert calls.get(mesh.plan(meshes.sidecar()), "http://db:5432/").status == 404
 
 
 def test_two_services_that_claim_one_virtual_address():
