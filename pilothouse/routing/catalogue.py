@@ -219,13 +219,23 @@ def external_ports(external: parsed.External, retry: Retry = _RETRY) -> tuple[Ht
             ref=ref,
             number=port.number,
             host=names.virtual_host(external.key, port=port.number, external=True),
-            site=_external_site(external, port.number, retry),
+            site=_external_site(external, port, retry),
         )
         for port in external.ports
     )
 
 
-def _external_site(external: parsed.External, port: int, retry: Retry) -> Site:
+def _external_site(external: parsed.External, at: parsed.ExternalPort, retry: Retry) -> Site:
+    port = at.number
+    cluster = external_cluster_key(external.key, port)
+    if at.transport != "http":
+        return Site(
+            port=port,
+            parent=external.object,
+            itself=None if external.through_egress else cluster,
+            egress_only=external.through_egress,
+            transport=at.transport,
+        )
     if external.through_egress:
         text = (
             f"ExternalService {external.key} is reached through the egress gateway only, "
@@ -238,7 +248,6 @@ def _external_site(external: parsed.External, port: int, retry: Retry) -> Site:
             origins=external.origins,
         )
         return Site(port=port, parent=external.object, egress_only=True, fallback=closed)
-    cluster = external_cluster_key(external.key, port)
     return Site(
         port=port,
         parent=external.object,

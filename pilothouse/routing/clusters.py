@@ -177,7 +177,7 @@ def _outside(
 def _external(
     key: plan.ClusterKey, external: parsed.External, policies: tuple[parsed.Policy, ...]
 ) -> plan.Cluster:
-    target = dict(external.ports)[key.port]
+    target = next(port.target for port in external.ports if port.number == key.port)
     chosen = settings(policies, key.port)
     health = chosen.health_check
     if health is not None and isinstance(health.check, upstreams.HttpCheck):

@@ -37,6 +37,12 @@ _PROTOCOLS: Final[dict[parsed.Transport, _Listener.Protocol.ValueType]] = {
     "tcp": _Listener.PROTOCOL_TCP,
     "udp": _Listener.PROTOCOL_UDP,
 }
+_External = external_service_pb2.ExternalPort
+_EXTERNAL: Final[dict[parsed.Transport, _External.Protocol.ValueType]] = {
+    "http": _External.PROTOCOL_HTTP,
+    "tls": _External.PROTOCOL_TLS,
+    "tcp": _External.PROTOCOL_TCP,
+}
 _SOURCE: Final = "offline"
 _Ports = dict[tuple[int, bool], parsed.Transport]
 """What is spoken on each port; True for those of UDP."""
@@ -115,14 +121,18 @@ def _services(rules: list[parsed.Rule]) -> Mapping[keys.ServiceKey, registry.Ser
 
 
 def _externals(rules: list[parsed.Rule]) -> Iterator[objects.Config]:
-    found: dict[keys.ServiceKey, set[int]] = {}
-    for parent, _, number in _numbers(rules):
+    found: dict[keys.ServiceKey, dict[int, parsed.Transport]] = {}
+    for parent, transport, number in _numbers(rules):
         if parent.ref is not None and parent.ref.external:
-            found.setdefault(parent.ref.key, set()).add(number)
-    for key, numbers in found.items():
+            found.setdefault(parent.ref.key, {}).setdefault(number, transport)
+    for key, ports in found.items():
         spec = external_service_pb2.ExternalServiceSpec(
             hosts=[f"{key.name}.{key.namespace}.invalid"],
-            ports=[external_service_pb2.ExternalPort(number=number) for number in sorted(numbers)],
+            ports=[
+                _External(number=number, protocol=_EXTERNAL[ports[number]])
+                for number in sorted(ports)
+                if ports[number] in _EXTERNAL
+            ],
         )
         named = keys.ObjectKey("ExternalService", key.namespace, key.name)
         yield codec.make(named, spec, source=_SOURCE)

@@ -229,6 +229,7 @@ class ExternalPort(NamedTuple):
 
     number: int
     target: int
+    transport: Transport = "http"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from pilothouse.api.config.v1alpha1 import (
     external_service_pb2,
@@ -18,6 +18,11 @@ from pilothouse.routing import mesh_defaults, mesh_gateways, parsed, policies, r
 MESH_CONFIG = keys.ObjectKey("MeshConfig", objects.ROOT_NAMESPACE, "default")
 """The only MeshConfig that is used."""
 
+_Port = external_service_pb2.ExternalPort
+_TRANSPORTS: Final[dict[_Port.Protocol.ValueType, parsed.Transport]] = {
+    _Port.PROTOCOL_TLS: "tls",
+    _Port.PROTOCOL_TCP: "tcp",
+}
 T = TypeVar("T")
 
 
@@ -65,7 +70,11 @@ def external(config: objects.Config) -> parsed.External:
     hosts = readers.hosts(spec.hosts)
     addresses = tuple(sorted({endpoint.address for endpoint in spec.endpoints}))
     ports = {
-        port.number: port.target_port if port.HasField("target_port") else port.number
+        port.number: parsed.ExternalPort(
+            port.number,
+            port.target_port if port.HasField("target_port") else port.number,
+            _TRANSPORTS.get(port.protocol, "http"),
+        )
         for port in spec.ports
     }
     return parsed.External(
@@ -74,7 +83,7 @@ def external(config: objects.Config) -> parsed.External:
         origins=readers.origins(config.meta),
         created=config.meta.created,
         hosts=hosts,
-        ports=tuple(parsed.ExternalPort(*item) for item in sorted(ports.items())),
+        ports=tuple(ports[number] for number in sorted(ports)),
         static=spec.resolution == external_service_pb2.ExternalServiceSpec.RESOLUTION_STATIC,
         addresses=addresses or hosts[:1],
         through_egress=spec.through_egress_gateway,

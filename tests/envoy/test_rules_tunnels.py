@@ -110,3 +110,30 @@ async def test_routes_for_some_clients():
     async with stream_worlds.world() as world:
         await world.give(rule(routes))
         assert await world.reached(f"db:{PORT}") == "two"
+
+
+async def test_external_services():
+    """Their ports of TLS and TCP, by their hosts; what has to leave by the gateway does not."""
+    async with stream_worlds.world() as world:
+        ports = {name: backend.port for name, backend in world.backends.items()}
+        parts = [
+            meshes.external(
+                name,
+                f"{{hosts: [{name}.example.com], resolution: STATIC, ports: ["
+                f"{{number: 443, protocol: TLS, targetPort: {ports['one']}}},"
+                f" {{number: 5432, protocol: TCP, targetPort: {ports['two']}}}, {{number: 80}}],"
+                f" endpoints: [{{address: 127.0.0.1}}], throughEgressGateway: {through}}}",
+            )
+            for name, through in (("api", "false"), ("closed", "true"))
+        ]
+        await world.give(*parts)
+        assert await world.reached("API.example.com:443") == "one"
+        assert await world.reached("api.example.com:5432") == "two"
+        assert await world.reached("api.example.com:80") == "404"
+        assert await world.reached("closed.example.com:443") == "404"
+        moved = meshes.rule(
+            "api", "{parents: [{externalService: api}], tls: [{destinations: [{service: three}]}]}"
+        )
+        await world.give(*parts, moved)
+        assert await world.reached("api.example.com:443") == "three"
+        assert await world.reached("api.example.com:5432") == "two"

@@ -25,8 +25,6 @@ def told(*specs: str) -> list[str]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_same_match_twice(family: str, parents: str):
     """In one rule, and in another one that is older."""
-    if "external" in parents and family in ("tls", "tcp"):
-        pytest.skip("external services have no such ports")
     one = f"parents: {parents}, {family}: [{{{TO}}}, {{{TO}}}]"
     assert told(one) == [f"r0 spec.{family}[1].matches[0] is never reached: {FIRST}"]
     two = f"parents: {parents}, {family}: [{{{TO}}}]"

@@ -27,7 +27,7 @@ from pilothouse.api.config.v1alpha1 import metadata_pb2 as pilothouse_dot_api_do
 from pilothouse.api.status.v1alpha1 import status_pb2 as pilothouse_dot_api_dot_status_dot_v1alpha1_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n5pilothouse/api/config/v1alpha1/external_service.proto\x12\x1epilothouse.api.config.v1alpha1\x1a-pilothouse/api/config/v1alpha1/metadata.proto\x1a+pilothouse/api/status/v1alpha1/status.proto\"\xca\x01\n\x0f\x45xternalService\x12<\n\x08metadata\x18\x01 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.ObjectMeta\x12\x41\n\x04spec\x18\x02 \x01(\x0b\x32\x33.pilothouse.api.config.v1alpha1.ExternalServiceSpec\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32&.pilothouse.api.status.v1alpha1.Status\"\xef\x02\n\x13\x45xternalServiceSpec\x12\r\n\x05hosts\x18\x01 \x03(\t\x12;\n\x05ports\x18\x02 \x03(\x0b\x32,.pilothouse.api.config.v1alpha1.ExternalPort\x12R\n\nresolution\x18\x03 \x01(\x0e\x32>.pilothouse.api.config.v1alpha1.ExternalServiceSpec.Resolution\x12\x43\n\tendpoints\x18\x04 \x03(\x0b\x32\x30.pilothouse.api.config.v1alpha1.ExternalEndpoint\x12\x1e\n\x16through_egress_gateway\x18\x05 \x01(\x08\"S\n\nResolution\x12\x1a\n\x16RESOLUTION_UNSPECIFIED\x10\x00\x12\x12\n\x0eRESOLUTION_DNS\x10\x01\x12\x15\n\x11RESOLUTION_STATIC\x10\x02\"H\n\x0c\x45xternalPort\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x18\n\x0btarget_port\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\x0e\n\x0c_target_port\"#\n\x10\x45xternalEndpoint\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n5pilothouse/api/config/v1alpha1/external_service.proto\x12\x1epilothouse.api.config.v1alpha1\x1a-pilothouse/api/config/v1alpha1/metadata.proto\x1a+pilothouse/api/status/v1alpha1/status.proto\"\xca\x01\n\x0f\x45xternalService\x12<\n\x08metadata\x18\x01 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.ObjectMeta\x12\x41\n\x04spec\x18\x02 \x01(\x0b\x32\x33.pilothouse.api.config.v1alpha1.ExternalServiceSpec\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32&.pilothouse.api.status.v1alpha1.Status\"\xef\x02\n\x13\x45xternalServiceSpec\x12\r\n\x05hosts\x18\x01 \x03(\t\x12;\n\x05ports\x18\x02 \x03(\x0b\x32,.pilothouse.api.config.v1alpha1.ExternalPort\x12R\n\nresolution\x18\x03 \x01(\x0e\x32>.pilothouse.api.config.v1alpha1.ExternalServiceSpec.Resolution\x12\x43\n\tendpoints\x18\x04 \x03(\x0b\x32\x30.pilothouse.api.config.v1alpha1.ExternalEndpoint\x12\x1e\n\x16through_egress_gateway\x18\x05 \x01(\x08\"S\n\nResolution\x12\x1a\n\x16RESOLUTION_UNSPECIFIED\x10\x00\x12\x12\n\x0eRESOLUTION_DNS\x10\x01\x12\x15\n\x11RESOLUTION_STATIC\x10\x02\"\xee\x01\n\x0c\x45xternalPort\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x18\n\x0btarget_port\x18\x02 \x01(\rH\x00\x88\x01\x01\x12G\n\x08protocol\x18\x03 \x01(\x0e\x32\x35.pilothouse.api.config.v1alpha1.ExternalPort.Protocol\"[\n\x08Protocol\x12\x18\n\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x11\n\rPROTOCOL_HTTP\x10\x01\x12\x10\n\x0cPROTOCOL_TLS\x10\x02\x12\x10\n\x0cPROTOCOL_TCP\x10\x03\x42\x0e\n\x0c_target_port\"#\n\x10\x45xternalEndpoint\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,8 +40,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXTERNALSERVICESPEC']._serialized_end=754
   _globals['_EXTERNALSERVICESPEC_RESOLUTION']._serialized_start=671
   _globals['_EXTERNALSERVICESPEC_RESOLUTION']._serialized_end=754
-  _globals['_EXTERNALPORT']._serialized_start=756
-  _globals['_EXTERNALPORT']._serialized_end=828
-  _globals['_EXTERNALENDPOINT']._serialized_start=830
-  _globals['_EXTERNALENDPOINT']._serialized_end=865
+  _globals['_EXTERNALPORT']._serialized_start=757
+  _globals['_EXTERNALPORT']._serialized_end=995
+  _globals['_EXTERNALPORT_PROTOCOL']._serialized_start=888
+  _globals['_EXTERNALPORT_PROTOCOL']._serialized_end=979
+  _globals['_EXTERNALENDPOINT']._serialized_start=997
+  _globals['_EXTERNALENDPOINT']._serialized_end=1032
 # @@protoc_insertion_point(module_scope)

@@ -130,25 +130,56 @@ Global___ExternalServiceSpec: _TypeAlias = ExternalServiceSpec  # noqa: Y015
 
 @_typing.final
 class ExternalPort(_message.Message):
-    """A port of an external service. HTTP only."""
+    """A port of an external service."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    class _Protocol:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ProtocolEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ExternalPort._Protocol.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        PROTOCOL_UNSPECIFIED: ExternalPort._Protocol.ValueType  # 0
+        """As `PROTOCOL_HTTP`."""
+        PROTOCOL_HTTP: ExternalPort._Protocol.ValueType  # 1
+        """HTTP/1.1."""
+        PROTOCOL_TLS: ExternalPort._Protocol.ValueType  # 2
+        """TLS of any content, HTTPS for example: applications reach it by CONNECT through their sidecar, which passes it on as it is."""
+        PROTOCOL_TCP: ExternalPort._Protocol.ValueType  # 3
+        """Any bytes, reached in the same way."""
+
+    class Protocol(_Protocol, metaclass=_ProtocolEnumTypeWrapper):
+        """What is spoken on a port."""
+
+    PROTOCOL_UNSPECIFIED: ExternalPort.Protocol.ValueType  # 0
+    """As `PROTOCOL_HTTP`."""
+    PROTOCOL_HTTP: ExternalPort.Protocol.ValueType  # 1
+    """HTTP/1.1."""
+    PROTOCOL_TLS: ExternalPort.Protocol.ValueType  # 2
+    """TLS of any content, HTTPS for example: applications reach it by CONNECT through their sidecar, which passes it on as it is."""
+    PROTOCOL_TCP: ExternalPort.Protocol.ValueType  # 3
+    """Any bytes, reached in the same way."""
+
     NUMBER_FIELD_NUMBER: _builtins.int
     TARGET_PORT_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     """Port number that clients use, 1 to 65535. Required."""
     target_port: _builtins.int
     """Port number at the endpoints, 1 to 65535. Unset means the same."""
+    protocol: Global___ExternalPort.Protocol.ValueType
+    """What is spoken. In YAML `HTTP`, `TLS` or `TCP`. Unset means `HTTP`."""
     def __init__(
         self,
         *,
         number: _builtins.int = ...,
         target_port: _builtins.int | None = ...,
+        protocol: Global___ExternalPort.Protocol.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_target_port", b"_target_port", "target_port", b"target_port"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_target_port", b"_target_port", "number", b"number", "target_port", b"target_port"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_target_port", b"_target_port", "number", b"number", "protocol", b"protocol", "target_port", b"target_port"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__target_port: _TypeAlias = _typing.Literal["target_port"]  # noqa: Y015
     _WhichOneofArgType__target_port: _TypeAlias = _typing.Literal["_target_port", b"_target_port"]  # noqa: Y015
