@@ -30,7 +30,7 @@ def _back(target=BEFORE, *, clusters=True, names=("a", "b"), held=("a", "b"), up
 
 
 @pytest.mark.parametrize("update_first", [True, False])
-def test_what_is_held_is_not_sent_again(update_first):
+def test_p45_what_is_held_is_not_sent_again(update_first):
     """A client that asked for all clusters first has none that is warming."""
     peer = _back(update_first=update_first)
     assert peer.read() == []
