@@ -6,6 +6,7 @@ from typing import Any
 
 from pilothouse.model import keys, secrets, services
 from pilothouse.routing import accepting, plan, upstreams
+from tests.support import gateway_plans
 
 LOOPBACK = "127.0.0.1"
 ALPN = ("h2", "http/1.1")
@@ -389,6 +390,7 @@ def _tracing() -> plan.ProxyPlan:
 
 
 CASES = {
+    "chains": gateway_plans.chains(),
     "gateway": _gateway(),
     "nothing": proxy(),
     "policies": _policies(),

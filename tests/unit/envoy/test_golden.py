@@ -23,6 +23,7 @@ FILES = {
     "endpoints.yaml": types.ENDPOINT,
     "listeners.yaml": types.LISTENER,
     "routes.yaml": types.ROUTE,
+    "extensions.yaml": types.EXTENSION,
 }
 
 
@@ -33,6 +34,7 @@ def held(*names: secrets.SecretKey) -> dict[secrets.SecretKey, secrets.TlsSecret
             key=name,
             certificate_chain=made.certificate.encode(),
             private_key=made.private_key.encode(),
+            authorities=made.certificate.encode(),
         )
         for name in names
     }
