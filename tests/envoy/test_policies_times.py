@@ -18,7 +18,15 @@ from tests.support import backends, envoy_plans, policy_worlds, waiting
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
 
 CHECK = "interval: 50ms, idleInterval: 50ms, unhealthyThreshold: 1"
+# An endpoint is taken back at the end of an interval, and fails again long before the next ends:
+# else Envoy would count the times in a row down.
+LEFT_OUT = (
+    "loadBalancer: {policy: ROUND_ROBIN}, outlierDetection: {consecutive5xx: 1, interval: 1s,"
+    " baseEjectionTime: 700ms"
+)
 POLICIES = {
+    "bounded": f"{LEFT_OUT}, maxEjectionTime: 700ms}}",
+    "growing": f"{LEFT_OUT}}}",
     "hurried": "connectTimeout: 100ms",
     "patient": "connectTimeout: 30s",
     "short": f"healthCheck: {{http: {{path: /hold}}, timeout: 50ms, {CHECK}}}",
@@ -52,6 +60,9 @@ def _deaf() -> Iterator[int]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[Late]:
     async with contextlib.AsyncExitStack() as stack:
+        good = await stack.enter_async_context(backends.backend("good"))
+        bad = await stack.enter_async_context(backends.backend("bad"))
+        bad.status = 503
         asked = await stack.enter_async_context(backends.backend("asked"))
         asked.release.set()
         deaf = stack.enter_context(_deaf())
@@ -60,6 +71,7 @@ async def world() -> AsyncIterator[Late]:
                 {
                     **dict.fromkeys(("hurried", "patient"), (deaf,)),
                     **dict.fromkeys(("short", "long"), (asked.port,)),
+                    **dict.fromkeys(("bounded", "growing"), (good.port, bad.port)),
                 },
                 POLICIES,
             )
@@ -79,6 +91,21 @@ async def test_a_connection_is_given_up_in_time(world: Late):
     finally:
         patient.cancel()
         await asyncio.wait((patient,))
+
+
+async def test_the_time_that_an_endpoint_is_left_out_has_a_bound(world: Late):
+    """It grows with every time in a row; where it is bounded, there are many more of them."""
+
+    async def times(service: str) -> int:
+        return await world.counter(service, "outlier_detection.ejections_enforced_total")
+
+    async def many() -> bool:
+        for service in ("bounded", "growing"):
+            await world.tally(service, 4)
+        return await times("bounded") >= 10
+
+    await waiting.eventually(many, 60)
+    assert 1 < await times("growing") <= 7
 
 
 async def test_a_check_fails_when_its_answer_takes_too_long(world: Late):
