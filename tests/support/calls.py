@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from pilothouse.routing import plan
+from tests.support import connections
 
 HTTP_PROXY = "http-proxy"
 
@@ -27,6 +28,8 @@ class Call:
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Names in lower case."""
     listener: str = HTTP_PROXY
+    server_name: str | None = None
+    """That of the connection, where there is TLS."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,12 +67,18 @@ def label(key: plan.ClusterKey | None) -> str:
 
 
 def send(whole: plan.ProxyPlan | plan.NotReady, call: Call) -> Outcome:
-    """Walk a plan for a call; LookupError when the proxy does not listen there."""
+    """Walk a plan for a call.
+
+    LookupError when the proxy does not listen there, ConnectionError when it closes the connection.
+    """
     assert isinstance(whole, plan.ProxyPlan), whole
     listeners = {one.name: one for layer in whole.layers for one in layer.listeners}
     listener = listeners[call.listener]
     configurations = {one.name: one for layer in whole.layers for one in layer.route_configurations}
-    (chain,) = listener.chains
+    named = connections.Connection(server_name=call.server_name)
+    chain = connections.chosen(listener, named)
+    if chain is None:
+        raise ConnectionResetError(f"{call.listener} has no chain for {call.server_name}")
     assert isinstance(chain.serves, plan.Http), chain
     configuration = configurations[chain.serves.route_configuration]
     authority = call.authority.lower()
