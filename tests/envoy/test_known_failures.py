@@ -12,7 +12,8 @@ Shown elsewhere, through a real Envoy as well:
 - requests lost while a rule is edited: `test_discovery_changes.py::test_thirty_changes_in_a_row`,
   `::test_weights_move_from_one_version_to_another`
 - objects that must be applied in an order: `test_discovery_changes.py::test_files_in_any_order`
-- a service that cannot call itself, WebSockets over HTTP/2: `test_known_failures_mesh.py`
+- a service that cannot call itself, WebSockets over HTTP/2, connections that end when rules change:
+  `test_known_failures_mesh.py`
 - gRPC streams that end after some default timeout: `test_known_failures_streams.py`
 """
 

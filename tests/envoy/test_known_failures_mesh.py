@@ -30,6 +30,9 @@ class Pair:
     sidecars: dict[str, fleet.Proxy]
     applications: dict[str, backends.Backend]
     session: aiohttp.ClientSession
+    mesh: fleet.Fleet
+    files: dict[str, str]
+    """What is said of each application."""
 
     def url(self, client: str, path: str = "/") -> str:
         """Where an application sends its requests."""
@@ -58,14 +61,16 @@ async def pair() -> AsyncIterator[Pair]:
             name: f"127.{mesh.block.number}.2.{number}"
             for number, name in enumerate(APPLICATIONS, start=100)
         }
-        for name in APPLICATIONS:
-            made = fleet.join(
+        files = {
+            name: fleet.join(
                 fleet.service(name),
                 pod(name, where[name], applications[name].port),
                 fleet.policy(name, "connectionPool: {httpVersion: HTTP2}"),
                 fleet.rule(name, {"v1": 1}, more=["timeout: 30s"]),
             )
-            (mesh.folder / f"{name}.yaml").write_text(made)
+            for name in APPLICATIONS
+        }
+        await mesh.apply({f"{name}.yaml": text for name, text in files.items()}, wait=False)
         await mesh.start()
         sidecars = {
             name: await stack.enter_async_context(
@@ -80,7 +85,7 @@ async def pair() -> AsyncIterator[Pair]:
         }
         await mesh.settled()
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        yield Pair(sidecars, applications, session)
+        yield Pair(sidecars, applications, session, mesh, files)
 
 
 async def http2_connections(of: fleet.Proxy, service: str) -> int:
@@ -113,3 +118,28 @@ async def test_websockets_pass_between_sidecars_that_speak_http2(pair: Pair, ser
             await socket.send_str(word)
             assert await socket.receive_str(timeout=30) == word
     assert await http2_connections(pair.sidecars["a"], server) > 0
+
+
+def edited(text: str, old: str, new: str) -> str:
+    """A text with something else in one place."""
+    assert text.count(old) == 1
+    return text.replace(old, new)
+
+
+async def test_a_connection_lives_on_while_everything_about_it_changes(pair: Pair) -> None:
+    """Its rule, a service beside it, and how it is talked to: what is open stays as it began."""
+    before = pair.files["b"]
+    steps: list[tuple[str, str | None]] = [
+        ("b.yaml", edited(before, "timeout: 30s", "timeout: 20s")),
+        ("c.yaml", fleet.join(fleet.service("c"), fleet.rule("c", {"v9": 1}))),
+        ("b.yaml", edited(before, "weight: 1", "weight: 7")),
+        ("c.yaml", None),
+        ("b.yaml", edited(before, "HTTP2}", "HTTP2, idleTimeout: 40s}")),
+        ("b.yaml", before),
+    ]
+    async with pair.session.ws_connect(pair.url("a", "/echo"), headers={"host": "b"}) as socket:
+        for number, (name, text) in enumerate(steps):
+            await pair.mesh.apply({name: text})
+            await socket.send_str(f"step {number}")
+            assert await socket.receive_str(timeout=30) == f"step {number}"
+            assert await pair.reached("a", "b") == "b"
