@@ -13,6 +13,7 @@ time, so that no client is ever given something older than what it has.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
@@ -77,8 +78,13 @@ class Engine:
         tracing: telemetry.Telemetry,
         counters: metrics.Metrics,
         domain: str,
+        around: workbench.Around = contextlib.nullcontext,
     ) -> None:
-        """Wire the engine; nothing is read before ``run``."""
+        """Wire the engine; nothing is read before ``run``.
+
+        ``around`` is entered, on the builder's thread, for all that is built.
+        """
+        self._around = around
         self._inputs = inputs
         self._clients = connected
         self._progress = tracker
@@ -143,7 +149,7 @@ class Engine:
         ends.append(self._progress.subscribe(self._serve_sources))
         self.changed(changes.Change(source="start"))
         try:
-            async with workbench.opened("builder") as bench:
+            async with workbench.opened("builder", self._around) as bench:
                 while True:
                     await self._wake.wait()
                     self._wake.clear()
@@ -169,11 +175,13 @@ class Engine:
                 "pilothouse.sources": sorted({change.source for change in merged}),
             },
         ):
-            await self._build(bench)
+            built = await self._build(bench)
             self._serve_sources()
             await self._serve_proxies(bench)
+            # Not before: the proxies run all of what they had, but that was made of older objects.
+            self._progress.observe(built.world.observed, built.conditions)
 
-    async def _build(self, bench: workbench.Workbench) -> None:
+    async def _build(self, bench: workbench.Workbench) -> builder.Build:
         started = time.perf_counter()
         self.built = built = await bench.do(
             self._builder.build,
@@ -187,8 +195,8 @@ class Engine:
         if built.world.state.unsynced.isdisjoint(self._authored):
             self._synced.set()
         self._metrics.builds.observe(time.perf_counter() - started)
-        self._progress.observe(built.world.observed, built.conditions)
         self._tell(built)
+        return built
 
     def _tell(self, built: builder.Build) -> None:
         made, state = built.world, built.world.state
