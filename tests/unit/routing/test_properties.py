@@ -3,13 +3,15 @@
 
 import dataclasses
 import random
+from collections.abc import Collection
 from typing import Any
 
 from hypothesis import given, settings, strategies
 
 from pilothouse.config import objects
-from pilothouse.model import keys, secrets, services
-from pilothouse.routing import credentials, plan, planner, state
+from pilothouse.model import keys, mapped, secrets, services
+from pilothouse.model import proxy as proxies
+from pilothouse.routing import credentials, hosts, plan, planner, state
 from tests.support import meshes
 
 PLACE = services.Locality(region="r", zone="z")
@@ -58,11 +60,22 @@ DESTINATION = strategies.one_of(
     ),
     strategies.builds(flow, externalService=NAME, namespace=NAMESPACE, weight=optional(2)),
 )
+SOURCE = optional("{namespace: one}", "{labels: {app: a}}", "{service: a, namespace: one}")
 MATCH = strategies.builds(
     flow,
     path=optional("{exact: /x}", "{prefix: /x}", "{prefix: /}", "{regex: '/.'}"),
     method=optional("GET"),
     headers=optional("[{name: h, present: true}]"),
+    source=SOURCE,
+)
+CONNECTIONS = lists(
+    strategies.builds(
+        flow,
+        matches=optional(
+            "[{sourceCidrs: [10.0.0.0/8]}]", "[{source: {namespace: one}}, {port: 1}]"
+        ),
+        destinations=strategies.one_of(strategies.none(), lists(DESTINATION)),
+    )
 )
 ROUTE = strategies.one_of(
     strategies.builds(flow, matches=lists(MATCH), destinations=lists(DESTINATION)),
@@ -80,6 +93,9 @@ RULE = strategies.builds(
     hosts=optional("['*.com', a.com]"),
     priority=optional(1),
     http=lists(ROUTE),
+    tcp=strategies.one_of(strategies.none(), CONNECTIONS),
+    tls=strategies.one_of(strategies.none(), CONNECTIONS),
+    udp=optional("[{}]", "[{destinations: [{service: a, namespace: one}]}]"),
 )
 POLICY = strategies.builds(
     flow,
@@ -103,7 +119,9 @@ POLICY = strategies.builds(
 EXTERNAL = strategies.builds(
     flow,
     hosts=lists(strategies.sampled_from(("a.com", "b.com", "a", "a.one"))),
-    ports=strategies.just("[{number: 80}]"),
+    ports=strategies.sampled_from(
+        ("[{number: 80}]", "[{number: 80, protocol: TCP}, {number: 81, protocol: TLS}]")
+    ),
     throughEgressGateway=optional("true"),
 )
 GATEWAY = strategies.builds(
@@ -114,6 +132,7 @@ GATEWAY = strategies.builds(
             "[{name: http, port: 80, protocol: HTTP}]",
             "[{name: http, port: 80, protocol: HTTP, hosts: ['*.com']}]",
             "[{name: tls, port: 80, protocol: HTTPS, tls: {certificates: [{secret: s}]}}]",
+            "[{name: tcp, port: 80, protocol: TCP}, {name: udp, port: 80, protocol: UDP}]",
         )
     ),
     allowedNamespaces=optional("['*']"),
@@ -143,23 +162,35 @@ CONFIGS = strategies.lists(
 ).map(lambda found: {key: one for some in found for key, one in some.items()})
 
 SERVICE = strategies.builds(
-    lambda name, namespace, ports, ip: services.Service(
+    lambda name, namespace, ports, ip, alias: services.Service(
         key=keys.ServiceKey(namespace, name),
         ports=ports,
-        cluster_ips=(ip,),
+        cluster_ips=(ip,) if ip else (),
         selector=keys.labels(app=name),
+        external_name=alias,
     ),
     NAME,
     NAMESPACE,
     PORTS,
-    strategies.sampled_from(("10.96.0.1", "10.96.0.2")),
+    strategies.sampled_from(("", "10.96.0.1", "10.96.0.2")),
+    optional("a.one", "b.two.svc.cluster.local.", "a.com", "elsewhere.example"),
 )
+
+
+def endpoint(*args: Any, pod: str | None, **parts: Any) -> services.Endpoint:
+    """An endpoint; `pod` is its name in a StatefulSet."""
+    made: services.Endpoint = meshes.endpoint(*args, **parts)
+    more = {hosts.POD_LABEL: pod} if pod else {}
+    return dataclasses.replace(made, labels=keys.labels({**dict(made.labels), **more}))
+
+
 ENDPOINT = strategies.builds(
-    meshes.endpoint,
+    endpoint,
     strategies.sampled_from(("10.0.0.1", "10.0.0.2")),
     strategies.sampled_from((80, 8080)),
     strategies.sampled_from(("http", "web")),
     version=optional("v1"),
+    pod=optional("a-0", "b"),
     ready=strategies.booleans(),
     locality=strategies.sampled_from((services.Locality(), PLACE, ELSEWHERE)),
 )
@@ -192,6 +223,13 @@ PROXIES = (
     meshes.sidecar("a-1.one", "10.0.0.1"),
     meshes.sidecar("b-1.two", "10.0.0.1"),
     meshes.sidecar("c.three"),
+    meshes.sidecar(
+        "a-3.one",
+        "10.0.0.2",
+        mapped=mapped.parse_all(
+            ("127.0.0.1:1=a.one:80", "127.0.0.1:1=b.two:80/udp", "127.0.0.1:2=b.one:8080")
+        ),
+    ),
     meshes.sidecar("a-2.one", "10.0.0.2", locality=PLACE, labels=keys.labels(app="a")),
     meshes.sidecar("b-2.one", "10.0.0.2", locality=ELSEWHERE, labels=keys.labels(app="b")),
     meshes.edge("a.one"),
@@ -241,6 +279,15 @@ def test_the_past_has_no_influence(history: list[state.MeshState]):
 
 
 @settings(max_examples=60)
+@given(STATES, strategies.permutations(PROXIES))
+def test_no_proxy_gets_what_is_anothers(one: state.MeshState, order: list[proxies.Proxy]):
+    """Whoever asks before: a proxy is told what it would be told if it were alone."""
+    mesh = planner.Planner().update(one)
+    for proxy in order:
+        assert mesh.plan(proxy) == planner.Planner().update(one).plan(proxy)
+
+
+@settings(max_examples=60)
 @given(
     STATES, STATES, strategies.sets(strategies.sampled_from(("services", "endpoints", "configs")))
 )
@@ -277,17 +324,27 @@ def test_every_plan_is_whole(one: state.MeshState):
         configurations = {
             one.name: one for layer in whole.layers for one in layer.route_configurations
         }
-        forwards = {one.name for layer in whole.layers for one in layer.tcp_forwards}
-        for layer in whole.layers:
-            for listener in layer.listeners:
-                for chain in listener.chains:
-                    match chain.serves:
-                        case plan.Http(route_configuration=name):
-                            assert name in configurations
-                        case plan.Tcp(forward=name):
-                            assert name in forwards
+        check_chains(whole, configurations.keys(), by_key.keys())
         for configuration in configurations.values():
             check(configuration, by_key)
+
+
+def check_chains(
+    whole: plan.ProxyPlan, configurations: Collection[str], clusters: Collection[plan.ClusterKey]
+) -> None:
+    forwards = [one for layer in whole.layers for one in layer.tcp_forwards]
+    assert len({one.name for one in forwards}) == len(forwards)
+    for forward in forwards:
+        assert {one.cluster for one in forward.clusters} <= {None, *clusters}
+    for listener in (one for layer in whole.layers for one in layer.listeners):
+        for chain in listener.chains:
+            match chain.serves:
+                case plan.Http(route_configuration=name):
+                    assert name in configurations
+                case plan.Tcp(forward=name):
+                    assert name in {one.name for one in forwards}
+                case plan.Udp(cluster=key):
+                    assert key in {None, *clusters}
 
 
 def check(
