@@ -12,7 +12,7 @@ import pytest
 
 from pilothouse.envoy import translate
 from pilothouse.model import proxy
-from pilothouse.routing import plan
+from pilothouse.routing import plan, upstreams
 from pilothouse.xds import resources, types
 from tests.support import envoy_plans, fleet, tcp_backends, waiting, xds_server
 
@@ -30,6 +30,16 @@ class World:
     backends: dict[str, tcp_backends.TcpBackend]
     translator: translate.Translator
 
+    def listener(self, port: int) -> plan.Listener:
+        """One whose connections go where the forward says."""
+        return plan.Listener(
+            name=f"tcp|{port}",
+            direction=plan.Direction.INBOUND,
+            address=self.envoy.address,
+            port=port,
+            chains=(plan.Chain(name=f"tcp|{port}", serves=plan.Tcp(forward="f")),),
+        )
+
     def snapshot(
         self, *, ports: tuple[int, ...] = (PORT,), there: bool = True, **weights: int
     ) -> resources.Snapshot:
@@ -44,16 +54,7 @@ class World:
             endpoints=tuple(
                 envoy_plans.assignment(key, self.backends[name].port) for name, key in keys.items()
             ),
-            listeners=tuple(
-                plan.Listener(
-                    name=f"tcp|{port}",
-                    direction=plan.Direction.INBOUND,
-                    address=self.envoy.address,
-                    port=port,
-                    chains=(plan.Chain(name=f"tcp|{port}", serves=plan.Tcp(forward="f")),),
-                )
-                for port in ports
-            ),
+            listeners=tuple(map(self.listener, ports)),
             tcp_forwards=(plan.TcpForward(name="f", clusters=shares),) if there else (),
         )
         return self.translator.snapshot(envoy_plans.proxy(layer), {})
@@ -158,3 +159,28 @@ async def test_a_listener_more_leaves_connections_alone(variant: str) -> None:
                 assert (first.name, second.name) == ("v1", "v2")
             await made.give(made.snapshot(v2=1))
             assert await first.echo("still") == "still"
+
+
+async def test_connections_of_a_client_may_stay_together() -> None:
+    """Where the balancer of the cluster hashes, one address reaches one endpoint."""
+    async with world("delta") as made:
+        key = envoy_plans.key("all")
+        hashing = upstreams.LoadBalancer(
+            policy="ring_hash", hash_by=(upstreams.HashKey(kind="source_ip"),)
+        )
+        balanced = upstreams.Settings(load_balancer=hashing)
+        ports = [one.port for one in made.backends.values()]
+        share = plan.WeightedCluster(cluster=key, weight=1)
+        layer = plan.Layer(
+            clusters=(plan.Cluster(key=key, settings=balanced),),
+            endpoints=(envoy_plans.assignment(key, *ports),),
+            listeners=(made.listener(PORT),),
+            tcp_forwards=(plan.TcpForward(name="f", clusters=(share,)),),
+        )
+        await made.give(made.translator.snapshot(envoy_plans.proxy(layer), {}))
+        reached: dict[str, set[str]] = {}
+        for client in [f"127.9.9.{number}" for number in range(1, 13)] * 3:
+            async with tcp_backends.stream(made.envoy.address, PORT, source=client) as stream:
+                reached.setdefault(client, set()).add(stream.name)
+        assert all(len(names) == 1 for names in reached.values())
+        assert len(set().union(*reached.values())) > 1
