@@ -128,7 +128,7 @@ class Builder:
             refusals: What proxies refused since the last build.
             proven: Objects that some proxy runs as they have been in force.
         """
-        again = self._sources is not None and _objects(self._sources) != _objects(sources)
+        again = self._sources is not None and self._sources.objects != sources.objects
         self._sources = sources
         self._translator.begin_generation()
         self._translated = {}
@@ -299,10 +299,6 @@ class Builder:
                         _LOG.warning(
                             "large resource", resource=repr(resource), bytes=len(resource.body)
                         )
-
-
-def _objects(sources: worlds.Sources) -> list[Mapping[keys.ObjectKey, objects.Config]]:
-    return [state.configs for state in (*sources.authored.values(), *sources.derived.values())]
 
 
 def _reconsidered(kept: admission.AcceptedSet) -> admission.AcceptedSet:

@@ -99,6 +99,8 @@ class Engine:
             alarm=self._alarmed,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._alarm = False
+        self._objects: object = None
         self._pending: list[changes.Change] = []
         self._newcomers: list[clients.Client] = []
         self._wake = asyncio.Event()
@@ -124,6 +126,7 @@ class Engine:
 
     def _alarmed(self) -> None:
         """Look again soon: the gate found something for somebody who came. On another thread."""
+        self._alarm = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.changed, changes.Change(source="gate"))
 
@@ -183,13 +186,17 @@ class Engine:
 
     async def _build(self, bench: workbench.Workbench) -> builder.Build:
         started = time.perf_counter()
+        sources, refusals = self._inputs.read(), self._holding.take()
+        # Most changes are of endpoints alone, and nothing then is to be held or let go.
+        look = self._alarm or bool(refusals) or sources.objects != self._objects
+        self._objects, self._alarm = sources.objects, False
         self.built = built = await bench.do(
             self._builder.build,
-            self._inputs.read(),
+            sources,
             traceparent=telemetry.current_traceparent(),
-            asked=[self._asked(client) for client in self._clients.proxies],
-            refusals=self._holding.take(),
-            proven=self._holding.proven(),
+            asked=[self._asked(client) for client in self._clients.proxies] if look else (),
+            refusals=refusals,
+            proven=self._holding.proven() if look else (),
         )
         self._holding.begin(built.world.accepted)
         if built.world.state.unsynced.isdisjoint(self._authored):
