@@ -23,6 +23,7 @@ def as_http(route: route_rule_pb2.GrpcRoute) -> route_rule_pb2.HttpRoute:
         matches=[_match(match) for match in route.matches or (route_rule_pb2.GrpcMatch(),)],
         destinations=route.destinations,
         mirrors=route.mirrors,
+        stat_prefix=route.stat_prefix,
     )
     if route.HasField("access_log"):
         made.access_log = route.access_log

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from pilothouse.api.config.v1alpha1 import route_rule_pb2
 from pilothouse.config import (
     checks,
@@ -17,6 +20,7 @@ from pilothouse.config import (
 )
 
 MAX_PRIORITY = 1_000
+_STAT_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 def check(spec: route_rule_pb2.RouteRuleSpec, namespace: str) -> checks.Found:
@@ -100,6 +104,7 @@ def _route(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> 
     if route.HasField("rewrite"):
         yield from http_actions.rewrite(f"{where}.rewrite", route)
     yield from treatments.check(where, route)
+    yield from checks.optional(f"{where}.statPrefix", route.stat_prefix, _stat_prefix)
     if route.upgrades.connect and not at_gateway:
         only = "is for rules with a gateway parent; sidecars connect to TCP ports anyway"
         yield from checks.broken(f"{where}.upgrades.connect", only)
@@ -121,6 +126,12 @@ def _fate(where: str, route: route_rule_pb2.HttpRoute, *, at_gateway: bool) -> c
         yield from http_actions.redirect(f"{where}.redirect", route)
     if route.HasField("direct_response"):
         yield from http_actions.direct_response(f"{where}.directResponse", route.direct_response)
+
+
+def _stat_prefix(value: str) -> str | None:
+    if _STAT_PREFIX.fullmatch(value):
+        return None
+    return f"must be 1 to 64 letters, digits, - and _, is {value!r}"
 
 
 def _fates(route: route_rule_pb2.HttpRoute) -> dict[str, bool]:

@@ -172,6 +172,7 @@ def _fill_route(
     if route.treatment is not treatment.NOTHING:
         headers.fill(made, route.treatment)
         filters.fill(made, route.treatment)
+    made.stat_prefix = route.stat_prefix
     if not route.logged:
         access_logs.leave_out(made)
     # Names the span here. Not propagated: the next proxy names its own, and a host outside is not

@@ -118,6 +118,7 @@ class RuleRoute:
     logged: bool = True
     websocket: bool = True
     """Its requests may become WebSockets."""
+    stat_prefix: str = ""
     connect: bool = False
     """It takes CONNECT requests, too; at gateways."""
     transport: Transport = "http"

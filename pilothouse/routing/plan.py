@@ -186,6 +186,8 @@ class Route:
     treatment: treatment.Treatment = treatment.NOTHING
     logged: bool = True
     """Whether its requests are in the access log, where there is one."""
+    stat_prefix: str = ""
+    """The name under which its requests are counted; empty for none."""
     origins: Origins = ()
 
 

@@ -100,6 +100,7 @@ def _route(
         treatment=treatments.treatment(route),
         websocket=route.upgrades.websocket if route.upgrades.HasField("websocket") else True,
         connect=route.upgrades.connect,
+        stat_prefix=route.stat_prefix,
         logged=route.access_log if route.HasField("access_log") else True,
     )
 

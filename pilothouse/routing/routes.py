@@ -143,6 +143,7 @@ def _compile(
                 action=action,
                 treatment=route.treatment,
                 logged=route.logged,
+                stat_prefix=route.stat_prefix,
                 origins=rule.origins,
             )
             candidates.append(

@@ -95,6 +95,21 @@ async def test_requests_and_connections_are_logged_and_a_route_may_keep_quiet():
         assert await made.world.envoy.stat("listener_manager.listener_modified") == before
 
 
+async def test_statistics_of_a_route():
+    """Two routes may share a name; what is counted so is counted with the others, too."""
+    rule = meshes.rule(
+        "web",
+        "{parents: [{service: web}], http: [{matches: [{path: {exact: /a}}], statPrefix: ours},"
+        " {matches: [{path: {exact: /b}}], statPrefix: ours}, {}]}",
+    )
+    async with place() as made:
+        await made.give("{}", rule)
+        for path in ("/a", "/b", "/c", "/a"):
+            await made.ask("web", path)
+        stat = "vhost.web.default:80.route.ours.upstream_rq_200"
+        assert await made.world.envoy.stat(stat) == 3
+
+
 async def test_mapped_ports_are_logged_as_text():
     """Connections by the forward's log, in Envoy's own form."""
     async with place(maps=(f"16379=one.default:{PORT}",)) as made:

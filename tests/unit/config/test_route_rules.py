@@ -211,3 +211,12 @@ def test_upgrades_are_for_requests_that_are_sent_on():
     answer = "http: [{directResponse: {status: 200}, upgrades: {websocket: false}}]"
     (found,) = broken(f"parents: [{{service: a}}]\n{answer}")
     assert found == "spec.http[0].upgrades: is for requests that are sent on"
+
+
+@pytest.mark.parametrize("family", ["http", "grpc"])
+def test_names_of_statistics(family: str):
+    """Nothing that would be another level of names."""
+    parents = "parents: [{service: a}]"
+    assert broken(f"{parents}\n{family}: [{{statPrefix: check-out_2}}]") == []
+    (found,) = broken(f"{parents}\n{family}: [{{statPrefix: check.out}}]")
+    assert found.startswith(f"spec.{family}[0].statPrefix: must be 1 to 64 letters")

@@ -201,6 +201,7 @@ class HttpRoute(_message.Message):
     COMPRESS_FIELD_NUMBER: _builtins.int
     UPGRADES_FIELD_NUMBER: _builtins.int
     ACCESS_LOG_FIELD_NUMBER: _builtins.int
+    STAT_PREFIX_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people, status and explain. Unique within the rule when set."""
     max_request_bytes: _builtins.int
@@ -213,6 +214,10 @@ class HttpRoute(_message.Message):
     """
     access_log: _builtins.bool
     """Whether requests of this route are in the access log, where the mesh has one. Unset means yes."""
+    stat_prefix: _builtins.str
+    """Counts the requests of this route under this name, in Envoy's statistics `vhost.HOST.route.NAME.`. 1 to 64 letters, digits, `-` and `_`.
+    Several routes may share one. Unset means that they are counted with others only.
+    """
     @_builtins.property
     def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___HttpMatch]:
         """The route applies when any of these matches. Unset matches every request."""
@@ -296,10 +301,11 @@ class HttpRoute(_message.Message):
         compress: _builtins.bool = ...,
         upgrades: Global___HttpUpgrades | None = ...,
         access_log: _builtins.bool | None = ...,
+        stat_prefix: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_access_log", b"_access_log", "_max_request_bytes", b"_max_request_bytes", "access_log", b"access_log", "cors", b"cors", "direct_response", b"direct_response", "fault", b"fault", "max_request_bytes", b"max_request_bytes", "rate_limit", b"rate_limit", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout", "upgrades", b"upgrades"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_access_log", b"_access_log", "_max_request_bytes", b"_max_request_bytes", "access_log", b"access_log", "compress", b"compress", "cors", b"cors", "destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "max_request_bytes", b"max_request_bytes", "mirrors", b"mirrors", "name", b"name", "rate_limit", b"rate_limit", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "timeout", b"timeout", "upgrades", b"upgrades"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_access_log", b"_access_log", "_max_request_bytes", b"_max_request_bytes", "access_log", b"access_log", "compress", b"compress", "cors", b"cors", "destinations", b"destinations", "direct_response", b"direct_response", "fault", b"fault", "matches", b"matches", "max_request_bytes", b"max_request_bytes", "mirrors", b"mirrors", "name", b"name", "rate_limit", b"rate_limit", "redirect", b"redirect", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "rewrite", b"rewrite", "stat_prefix", b"stat_prefix", "timeout", b"timeout", "upgrades", b"upgrades"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__access_log: _TypeAlias = _typing.Literal["access_log"]  # noqa: Y015
     _WhichOneofArgType__access_log: _TypeAlias = _typing.Literal["_access_log", b"_access_log"]  # noqa: Y015
@@ -590,10 +596,13 @@ class GrpcRoute(_message.Message):
     MIRRORS_FIELD_NUMBER: _builtins.int
     RATE_LIMIT_FIELD_NUMBER: _builtins.int
     ACCESS_LOG_FIELD_NUMBER: _builtins.int
+    STAT_PREFIX_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """For people, status and explain. Unique within the rule when set."""
     access_log: _builtins.bool
     """Whether calls of this route are in the access log, where the mesh has one. Unset means yes."""
+    stat_prefix: _builtins.str
+    """As in HTTP routes."""
     @_builtins.property
     def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___GrpcMatch]:
         """The route applies when any of these matches. Unset matches every call."""
@@ -647,10 +656,11 @@ class GrpcRoute(_message.Message):
         mirrors: _abc.Iterable[Global___HttpMirror] | None = ...,
         rate_limit: _http_actions_pb2.RateLimit | None = ...,
         access_log: _builtins.bool | None = ...,
+        stat_prefix: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_access_log", b"_access_log", "access_log", b"access_log", "fault", b"fault", "rate_limit", b"rate_limit", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_access_log", b"_access_log", "access_log", b"access_log", "destinations", b"destinations", "fault", b"fault", "matches", b"matches", "mirrors", b"mirrors", "name", b"name", "rate_limit", b"rate_limit", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_access_log", b"_access_log", "access_log", b"access_log", "destinations", b"destinations", "fault", b"fault", "matches", b"matches", "mirrors", b"mirrors", "name", b"name", "rate_limit", b"rate_limit", "request_headers", b"request_headers", "response_headers", b"response_headers", "retry", b"retry", "stat_prefix", b"stat_prefix", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__access_log: _TypeAlias = _typing.Literal["access_log"]  # noqa: Y015
     _WhichOneofArgType__access_log: _TypeAlias = _typing.Literal["_access_log", b"_access_log"]  # noqa: Y015
