@@ -60,7 +60,7 @@ async def _run(chosen: settings.Settings) -> None:
     tracing = telemetry.tracer_provider(settings.PROGRAM, buildinfo.version())
     try:
         with serving.stop_signals() as stop:
-            await Discovery(chosen, tracing, on_ready=memory.settle).run(stop)
+            await Discovery(chosen, tracing, around=memory.Undisturbed()).run(stop)
     finally:
         await tracing.shutdown()
 
@@ -73,14 +73,13 @@ class Discovery:
         chosen: settings.Settings,
         tracing: telemetry.Telemetry,
         *,
-        on_ready: Callable[[], None] = lambda: None,
+        around: workbench.Around = contextlib.nullcontext,
     ) -> None:
         """Wire everything; nothing is opened before ``run``.
 
-        ``on_ready`` is called once, when everything has been read and built for the first time.
+        ``around`` is entered, on the builder's thread, for all that is built.
         """
         self._settings = chosen
-        self._on_ready = on_ready
         self._telemetry = tracing
         self._metrics = metrics.Metrics()
         self._folder = folder.Folder(chosen.config, on_change=self._file_change)
@@ -109,6 +108,7 @@ class Discovery:
             tracing=tracing,
             counters=self._metrics,
             domain=chosen.domain,
+            around=around,
         )
         self._host = host.Host(
             connected=self.clients,
@@ -282,7 +282,6 @@ class Discovery:
 
     async def _announce_ready(self, tell: Callable[[], Awaitable[None]]) -> None:
         await self.engine.synced()
-        self._on_ready()
         await tell()
 
     def _ready(self) -> tuple[web.Check, ...]:

@@ -18,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Around = Callable[[], contextlib.AbstractContextManager[None]]
 
 SWITCH_INTERVAL = 0.001
 """Seconds after which a thread that only computes lets another one in; Python's own is 0.005."""
@@ -31,17 +32,22 @@ def switch_often() -> None:
 class Workbench:
     """Where one piece of work is done at a time, in the order in which they came."""
 
-    def __init__(self, name: str) -> None:
-        """Start nothing; the thread is called ``name``."""
+    def __init__(self, name: str, around: Around = contextlib.nullcontext) -> None:
+        """Start nothing; the thread is called ``name``, all it does is done within ``around``."""
+        self._around = around
         self._executor = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._running: asyncio.Future[Any] | None = None
 
     async def do(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """What ``work`` gives, or raises. When cancelled, the work goes on nevertheless."""
-        call = functools.partial(work, *args, **kwargs)
+        call = functools.partial(self._do, functools.partial(work, *args, **kwargs))
         future = asyncio.get_running_loop().run_in_executor(self._executor, call)
         self._running = future
         return await asyncio.shield(future)
+
+    def _do(self, work: Callable[[], R]) -> R:
+        with self._around():
+            return work()
 
     async def close(self) -> None:
         """Wait for what is being done, and end the thread."""
@@ -51,9 +57,9 @@ class Workbench:
 
 
 @contextlib.asynccontextmanager
-async def opened(name: str) -> AsyncIterator[Workbench]:
+async def opened(name: str, around: Around = contextlib.nullcontext) -> AsyncIterator[Workbench]:
     """A workbench for the time of the block."""
-    bench = Workbench(name)
+    bench = Workbench(name, around)
     try:
         yield bench
     finally:

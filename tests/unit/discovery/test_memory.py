@@ -63,3 +63,45 @@ assert gc.get_threshold()[1] < 100
 def test_what_has_come_to_stay_is_not_searched_and_what_is_new_is() -> None:
     """After the start cycles are still found, among what was made since."""
     subprocess.run([sys.executable, "-c", SETTLED], check=True, timeout=60)
+
+
+UNDISTURBED = """
+import gc
+from pilothouse_discovery import memory
+
+class Node:
+    pass
+
+undisturbed = memory.Undisturbed()
+kept = []
+
+def work(objects):
+    with undisturbed():
+        assert not gc.isenabled()
+        kept.extend(Node() for _ in range(objects))
+    assert gc.isenabled()
+
+memory.collect_less()
+work(10)
+frozen = gc.get_freeze_count()
+assert frozen
+assert gc.get_threshold()[1] < 100
+work(10)
+assert gc.get_freeze_count() == frozen  # next to nothing came
+work(300_000)
+grown = gc.get_freeze_count()
+assert grown > frozen + 300_000
+kept.clear()
+work(1_000)
+assert gc.get_freeze_count() < grown  # smaller than it was: what is new is searched
+try:
+    with undisturbed():
+        raise ValueError
+except ValueError:
+    assert gc.isenabled()
+"""
+
+
+def test_work_is_not_disturbed_and_what_makes_the_process_larger_is_not_searched() -> None:
+    """Collections are off meanwhile; what was added stays out of them only if it was much."""
+    subprocess.run([sys.executable, "-c", UNDISTURBED], check=True, timeout=60)
