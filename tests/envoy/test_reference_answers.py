@@ -43,7 +43,8 @@ def cases(block: int) -> list[worlds.Case]:
     return found
 
 
-async def test_envoy_does_what_is_documented() -> None:
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/2"])
+async def test_envoy_does_what_is_documented(version: str) -> None:
     """Who answers, with which status and headers, and what applications see."""
     held = reference_envoy.block()
     try:
@@ -52,10 +53,13 @@ async def test_envoy_does_what_is_documented() -> None:
         met: Counter[str] = Counter()
         inhabited = [(world, {client for client, _ in asked}) for world, asked in some]
         async with reference_envoy.running(inhabited) as fleet:
+            at_once = asyncio.Semaphore(8)
 
             async def ask(number: int, client: values.Client, request: values.Request) -> None:
                 said = planned.documented(some[number][0], [(client, request)])[0]
-                answer = await fleet.ask(number, client, request)
+                send = fleet.ask if version == "HTTP/1.1" else fleet.ask_http2
+                async with at_once:
+                    answer = await send(number, client, request)
                 met[said.route.partition("/")[0] or "none"] += 1
                 if complaint := disagreement(request, said, answer):
                     wrong.append(f"world {number}: {complaint}\n{client}\n{request}\n{said}")

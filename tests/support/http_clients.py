@@ -124,11 +124,18 @@ class Http2:
 
     async def get(self, host: str, path: str = "/", *, scheme: str = "https") -> Answer:
         """A GET for any host."""
-        stream = self.state.get_next_available_stream_id()
         head = [(":method", "GET"), (":scheme", scheme), (":authority", host), (":path", path)]
+        status, headers, body = await self.exchange(head)
+        return Answer(status, dict(headers), body)
+
+    async def exchange(
+        self, head: list[tuple[str, str]]
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
+        """A request without a body; status, headers and body of the answer."""
+        stream = self.state.get_next_available_stream_id()
         self.state.send_headers(stream, head, end_stream=True)
         self.writer.write(self.state.data_to_send())
-        headers: dict[str, str] = {}
+        headers: list[tuple[str, str]] = []
         body = b""
         async with asyncio.timeout(_DEADLINE):
             while True:
@@ -137,7 +144,7 @@ class Http2:
                     raise ConnectionResetError("closed before the answer")
                 for event in self.state.receive_data(data):
                     if isinstance(event, h2.events.ResponseReceived):
-                        headers = {_text(name): _text(value) for name, value in event.headers}
+                        headers = [(_text(name), _text(value)) for name, value in event.headers]
                     elif isinstance(event, h2.events.DataReceived):
                         body += event.data
                         self.state.acknowledge_received_data(
@@ -146,7 +153,7 @@ class Http2:
                     elif isinstance(event, h2.events.StreamReset):
                         raise ConnectionResetError("the stream was reset")
                     elif isinstance(event, h2.events.StreamEnded):
-                        return Answer(int(headers[":status"]), headers, body)
+                        return int(dict(headers)[":status"]), headers, body
                 self.writer.write(self.state.data_to_send())
 
 

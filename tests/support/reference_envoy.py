@@ -29,7 +29,7 @@ from pilothouse.api.envoy.extensions.filters.network.http_connection_manager.v3 
 )
 from pilothouse.cli.local import addresses
 from pilothouse.envoy import wire
-from tests.support import envoy_static
+from tests.support import envoy_static, http_clients
 from tests.support import reference_planned as planned
 from tests.support import reference_values as values
 from tests.support import reference_worlds as worlds
@@ -116,28 +116,55 @@ class Fleet:
         return self.envoy.ports[_name(number, client)]
 
     async def ask(self, number: int, client: values.Client, request: values.Request) -> Answer:
-        """Send a request as a client in the world of that number."""
-        headers = multidict.CIMultiDict([("host", request.authority), *request.headers])
-        if client.port is None:
-            headers.add("x-forwarded-proto", request.scheme)
+        """Send a request as a client in the world of that number, over HTTP/1.1."""
+        headers = multidict.CIMultiDict(
+            [("host", request.authority), *_with_scheme(client, request)]
+        )
         url = yarl.URL(self.envoy.url(_name(number, client), request.path), encoded=True)
         async with self.session.request(
             request.method, url, headers=headers, allow_redirects=False
         ) as answer:
             body = await answer.text()
-            got = [(name.lower(), value) for name, value in answer.headers.items()]
-            told = json.loads(body) if body.startswith('{"endpoint"') else {}
-            return Answer(
-                status=answer.status,
-                grpc_status=answer.headers.get("grpc-status", ""),
-                location=values.canonical_location(answer.headers.get("location", "")),
-                headers=values.watched(got),
-                body=body,
-                endpoint=told.get("endpoint", ""),
-                path=told.get("path", ""),
-                host=told.get("host", ""),
-                seen=values.watched(told.get("seen", [])),
-            )
+            return _answered(answer.status, [*answer.headers.items()], body)
+
+    async def ask_http2(
+        self, number: int, client: values.Client, request: values.Request
+    ) -> Answer:
+        """The same over HTTP/2, where each cookie may have a header of its own."""
+        head = [
+            (":method", request.method),
+            (":scheme", request.scheme),
+            (":authority", request.authority),
+            (":path", request.path),
+        ]
+        for name, value in _with_scheme(client, request):
+            crumbs = value.split("; ") if name == "cookie" else [value]
+            head += [(name, crumb) for crumb in crumbs]
+        async with http_clients.http2("127.0.0.1", self.port(number, client)) as connection:
+            status, headers, body = await connection.exchange(head)
+        return _answered(status, headers, body.decode())
+
+
+def _with_scheme(client: values.Client, request: values.Request) -> values.Headers:
+    """The headers of a request; a sidecar believes its application which scheme it means."""
+    told = () if client.port is not None else (("x-forwarded-proto", request.scheme),)
+    return (*request.headers, *told)
+
+
+def _answered(status: int, headers: Sequence[tuple[str, str]], body: str) -> Answer:
+    got = [(name.lower(), value) for name, value in headers]
+    told = json.loads(body) if body.startswith('{"endpoint"') else {}
+    return Answer(
+        status=status,
+        grpc_status=dict(got).get("grpc-status", ""),
+        location=values.canonical_location(dict(got).get("location", "")),
+        headers=values.watched(got),
+        body=body,
+        endpoint=told.get("endpoint", ""),
+        path=told.get("path", ""),
+        host=told.get("host", ""),
+        seen=values.watched(told.get("seen", [])),
+    )
 
 
 def _name(number: int, client: values.Client) -> str:

@@ -2,6 +2,7 @@
 """Routes of RouteRules out of thin air, as manifests: of few words, so that they meet requests.
 
 They are made from a given source of randomness, so that a pool of them is the same each time.
+Times are long: a busy machine is no reason for a timeout.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ class Source:
             "matches": matches,
             "rewrite": rewrite or None,
             "mirrors": self.rarely(self._mirrors),
-            "timeout": self.rarely(lambda: self.pick(("2s", "500ms", "1h"))),
+            "timeout": self.rarely(lambda: self.pick(("50s", "25500ms", "1h"))),
             "retry": self.rarely(self._retry),
             "requestHeaders": self.rarely(self._changes),
             "maxRequestBytes": self.rarely(lambda: 1000, one_of=12),
@@ -224,7 +225,7 @@ class Source:
                 "attempts": self.rarely(lambda: self.pick((0, 1, 5)), one_of=2),
                 "retryOn": self.rarely(lambda: self.pick((["5xx"], ["reset", "unavailable"]))),
                 "statusCodes": self.rarely(lambda: self.pick(([409], [503, 429]))),
-                "perTryTimeout": self.rarely(lambda: "250ms"),
+                "perTryTimeout": self.rarely(lambda: "25s"),
                 "previousHosts": self.rarely(lambda: True),
             }
         )
