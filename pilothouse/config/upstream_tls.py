@@ -47,7 +47,8 @@ def check(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Fou
 def _trust(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Found:
     """What an endpoint's certificate must be."""
     hashes = section.public_key_hashes or section.certificate_hashes
-    if section.ca_certificates or not (section.insecure_skip_verify or hashes or section.ca_secret):
+    elsewhere = section.ca_secret or section.system_authorities
+    if section.ca_certificates or not (section.insecure_skip_verify or hashes or elsewhere):
         at = f"{where}.caCertificates"
         yield from checks.required(at, section.ca_certificates, _certificates)
     for index, name in enumerate(section.subject_alt_names):
@@ -56,14 +57,16 @@ def _trust(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Fo
     yield from tls.hashes(f"{where}.certificateHashes", section.certificate_hashes, _hex_hash)
     yield from checks.optional(f"{where}.revocationLists", section.revocation_lists, _revocations)
     yield from checks.optional(f"{where}.caSecret", section.ca_secret, syntax.subdomain)
-    if section.ca_secret:
-        if doubled := [_json_name(field) for field in _INLINE if getattr(section, field)]:
+    if elsewhere:
+        others = (*_INLINE, "ca_secret") if section.system_authorities else _INLINE
+        if doubled := [_json_name(field) for field in others if getattr(section, field)]:
+            field = "systemAuthorities" if section.system_authorities else "caSecret"
             text = f"must not be set together with {', '.join(doubled)}"
-            yield from checks.broken(f"{where}.caSecret", text)
+            yield from checks.broken(f"{where}.{field}", text)
     elif hashes and not (section.ca_certificates or section.insecure_skip_verify):
         for field in ("subject_alt_names", "revocation_lists"):  # else it is they that are missing
             if getattr(section, field):
-                needless = "must not be set without caCertificates or caSecret"
+                needless = "must not be set unless it is said who signs"
                 yield from checks.broken(f"{where}.{_json_name(field)}", needless)
 
 
@@ -75,6 +78,7 @@ _TRUST = (
     "certificate_hashes",
     "revocation_lists",
     "ca_secret",
+    "system_authorities",
 )
 
 

@@ -25,6 +25,10 @@ class SecretKey(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+SYSTEM = SecretKey("", "system")
+"""No object's secret: the authorities that the system trusts on which discovery runs."""
+
+
 class AuthorityKey(NamedTuple):
     """Names what a secret says of the certificates of others: who signs them."""
 

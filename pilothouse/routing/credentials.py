@@ -26,6 +26,8 @@ class Wanted(NamedTuple):
     def problem(self) -> str:
         """That it is missing, for people."""
         match self.use:
+            case secrets.AuthorityKey(secret=secrets.SYSTEM):
+                return f"{self.where}: discovery's system has no authorities that it trusts"
             case secrets.AuthorityKey(secret=key):
                 return (
                     f"{self.where}: secret {key} does not exist or has no ca.crt that can be used"
@@ -119,7 +121,8 @@ def _of_sections(where: str, sections: upstreams.Sections) -> Iterator[Wanted]:
 def _of_tls(where: str, tls: upstreams.Tls) -> Iterator[Wanted]:
     if tls.authority is not None:
         authority = secrets.AuthorityKey(tls.authority)
-        yield Wanted("InvalidCACertificateRef", f"{where}.caSecret", authority)
+        field = "systemAuthorities" if tls.authority == secrets.SYSTEM else "caSecret"
+        yield Wanted("InvalidCACertificateRef", f"{where}.{field}", authority)
     if tls.certificate is not None:
         at = f"{where}.clientCertificate"
         yield Wanted("InvalidClientCertificateRef", at, tls.certificate)

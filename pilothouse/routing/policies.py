@@ -241,7 +241,10 @@ def _tls(section: destination_policy_pb2.UpstreamTls, *, namespace: str) -> upst
     if section.mode == destination_policy_pb2.UpstreamTls.MODE_DISABLE:
         return None
     hashed = bool(section.public_key_hashes or section.certificate_hashes)
-    signed = bool(section.ca_certificates or section.ca_secret)
+    authority = secrets.SecretKey(namespace, section.ca_secret) if section.ca_secret else None
+    if section.system_authorities:
+        authority = secrets.SYSTEM
+    signed = bool(section.ca_certificates or authority)
     named = not section.insecure_skip_verify and (signed or not hashed)
     names = tuple(sorted(set(section.subject_alt_names))) or (section.sni.lower(),)
     certificate = section.client_certificate
@@ -249,7 +252,7 @@ def _tls(section: destination_policy_pb2.UpstreamTls, *, namespace: str) -> upst
     return upstreams.Tls(
         sni=section.sni.lower(),
         ca_certificates=section.ca_certificates,
-        authority=secrets.SecretKey(namespace, section.ca_secret) if section.ca_secret else None,
+        authority=authority,
         subject_alt_names=names if named else (),
         revocation_lists=section.revocation_lists,
         public_key_hashes=tuple(sorted(set(section.public_key_hashes))),

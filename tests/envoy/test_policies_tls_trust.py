@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from pilothouse.adapters.files import system_authorities
 from pilothouse.model import secrets
 from tests.support import authorities, backends, certificates, policy_worlds
 
@@ -50,6 +51,9 @@ CASES = {
     "named-other": ("good", "caSecret: other", False),
     "named-other-name": ("good", "caSecret: signer, subjectAltNames: [b.example]", False),
     "named-and-key": ("good", f"caSecret: signer, publicKeyHashes: ['{OTHER_KEY}']", False),
+    "system": ("good", "systemAuthorities: true", True),
+    "system-stranger": ("new", "systemAuthorities: true", False),
+    "system-other-name": ("good", "systemAuthorities: true, subjectAltNames: [b.example]", False),
     "good": ("good", LISTS, True),
     "revoked": ("bad", LISTS, False),
     "not-looked-up": ("bad", SIGNED, True),
@@ -64,6 +68,9 @@ HELD = {
     )
     for name, authority, revoked in (("signer", SIGNER, SIGNER.revoke(BAD)), ("other", OTHER, ""))
 }
+HELD[secrets.SYSTEM] = secrets.TlsSecret(
+    key=secrets.SYSTEM, authorities=SIGNER.certificate.encode()
+)
 
 
 def _servers() -> dict[str, ssl.SSLContext]:
@@ -124,6 +131,12 @@ async def test_a_secret_may_say_who_signs(world: policy_worlds.World, name: str)
     await _as_told(world, name)
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("system")])
+async def test_the_system_may_say_who_signs(world: policy_worlds.World, name: str):
+    """The one on which discovery runs; the certificate must be for the right name as well."""
+    await _as_told(world, name)
+
+
 async def test_while_the_secret_is_missing_nobody_is_talked_to(world: policy_worlds.World):
     """503, at once; and nobody else is held up."""
     async with world.ask("lacking") as answer:
@@ -135,3 +148,18 @@ async def _as_told(world: policy_worlds.World, name: str) -> None:
     server, _, talks = CASES[name]
     assert await world.reached(name) == (server if talks else "503")
     assert (await world.counter(name, "ssl.handshake") > 0) is talks
+
+
+async def test_envoy_takes_all_that_this_system_trusts():
+    """However many, and however old."""
+    authorities = system_authorities.read(None)
+    if not authorities:
+        pytest.skip("this machine has none")
+    held = {secrets.SYSTEM: secrets.TlsSecret(key=secrets.SYSTEM, authorities=authorities)}
+    policy = {"public": "tls: {sni: api.example, systemAuthorities: true}"}
+    async with (
+        backends.backend("private", GOOD.server()) as private,
+        policy_worlds.running({"public": (private.port,)}, policy, held=held) as world,
+    ):
+        assert await world.reached("public") == "503"
+        assert await world.counter("public", "ssl.fail_verify_error") > 0

@@ -13,7 +13,7 @@ import structlog
 
 from pilothouse import buildinfo
 from pilothouse.adapters import commandline, telemetry
-from pilothouse.adapters.files import configs, folder, registry
+from pilothouse.adapters.files import configs, folder, registry, system_authorities
 from pilothouse.adapters.files import secrets as file_secrets
 from pilothouse.adapters.rpc import config_source, dialogues, serving, streams, web
 from pilothouse.api.registry.v1alpha1 import registry_service_pb2_grpc
@@ -100,7 +100,10 @@ class Discovery:
                 authored={store.name: store},
                 derived=dict(self._derived),
                 registries={"registry": registry.FileRegistry(self._folder, "registry")},
-                secrets=file_secrets.FileSecrets(self._folder),
+                secrets=system_authorities.WithSystem(
+                    file_secrets.FileSecrets(self._folder),
+                    system_authorities.read(chosen.system_authorities),
+                ),
             ),
             connected=self.clients,
             tracker=self.progress,

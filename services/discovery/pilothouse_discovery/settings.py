@@ -56,6 +56,9 @@ class Settings(pydantic_settings.BaseSettings):
     source: tuple[str, ...] = ()
     """A config source, NAME=HOST:PORT; give one for each of ingress and egress. Proxies that need a
     source wait for it."""
+    system_authorities: pathlib.Path | None = None
+    """File of the certificates (PEM) that policies mean by systemAuthorities; read at the start.
+    Without it the system's own, wherever it has them."""
     domain: str = "cluster.local"
     """DNS domain of the mesh: the last part of a service's full name."""
     workers: int = pydantic.Field(default=1, ge=1, le=64)

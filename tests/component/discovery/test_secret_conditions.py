@@ -70,6 +70,23 @@ async def test_a_secret_comes_and_goes(folder: pathlib.Path, broken: str | None)
         await becomes(running, MISSING)
 
 
+@pytest.mark.parametrize(
+    ("bundle", "reason"), [(PAIR.certificate, "ResolvedRefs"), ("", "InvalidCACertificateRef")]
+)
+async def test_whom_the_system_trusts(
+    folder: pathlib.Path, tmp_path_factory: pytest.TempPathFactory, bundle: str, reason: str
+) -> None:
+    """A file that the settings name says so."""
+    (folder / "objects.yaml").write_text(
+        "apiVersion: pilothouse.dev/v1alpha1\nkind: DestinationPolicy\nmetadata: {name: public}\n"
+        "spec: {service: reviews, tls: {sni: reviews.example, systemAuthorities: true}}\n"
+    )
+    path = tmp_path_factory.mktemp("system") / "bundle.pem"
+    path.write_text(bundle)
+    async with support.serving(folder, system_authorities=path) as running:
+        await becomes(running, {"public": reason})
+
+
 async def test_a_secret_that_turns_bad_is_still_there(folder: pathlib.Path) -> None:
     """It stays as it was when it was good, which proxies go on using."""
     (folder / "objects.yaml").write_text(OBJECTS)

@@ -55,8 +55,8 @@ def spec(says: str) -> str:
         (
             f"subjectAltNames: [b.example], publicKeyHashes: ['{KEY}'], revocationLists: {LIST}",
             [
-                "subjectAltNames: must not be set without caCertificates or caSecret",
-                "revocationLists: must not be set without caCertificates or caSecret",
+                "subjectAltNames: must not be set unless it is said who signs",
+                "revocationLists: must not be set unless it is said who signs",
             ],
         ),
         (f"revocationLists: {LIST}", ["caCertificates: is required"]),
@@ -66,6 +66,16 @@ def spec(says: str) -> str:
             [
                 "caSecret: must be",
                 "caSecret: must not be set together with caCertificates, revocationLists",
+            ],
+        ),
+        (f"systemAuthorities: true, subjectAltNames: [b.example], publicKeyHashes: ['{KEY}']", []),
+        (
+            f"systemAuthorities: true, {CA}, caSecret: a, revocationLists: {LIST}",
+            [
+                (
+                    "systemAuthorities: must not be set together with caCertificates,"
+                    " revocationLists, caSecret"
+                )
             ],
         ),
         (
@@ -146,6 +156,12 @@ def test_tunnels_are_for_external_services(spec: str, expected: list[str]):
                 min_version="1.3",
                 certificate_hashes=(HEX,),
                 public_key_hashes=("a", "b"),
+            ),
+        ),
+        (
+            "systemAuthorities: true",
+            upstreams.Tls(
+                sni="a.example", authority=secrets.SYSTEM, subject_alt_names=("a.example",)
             ),
         ),
         (

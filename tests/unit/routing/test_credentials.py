@@ -62,6 +62,18 @@ def test_a_policy_says_whose_signatures_are_missing():
     assert resolved("DestinationPolicy", "p", held, policy)[0]
 
 
+def test_a_policy_says_that_nobody_is_trusted_by_the_system():
+    """Where discovery runs on a machine without authorities."""
+    policy = meshes.policy("p", "{service: web, tls: {sni: a.example, systemAuthorities: true}}")
+    assert resolved("DestinationPolicy", "p", frozenset(), policy) == (
+        False,
+        "InvalidCACertificateRef",
+        "spec.tls.systemAuthorities: discovery's system has no authorities that it trusts",
+    )
+    held = frozenset([secrets.AuthorityKey(secrets.SYSTEM)])
+    assert resolved("DestinationPolicy", "p", held, policy)[0]
+
+
 def test_a_gateway_says_which_secrets_are_missing():
     """Its certificates, and whose it takes from clients; all at once."""
     status, reason, message = resolved("MeshGateway", "g", frozenset([CA]), GATEWAY)

@@ -1241,13 +1241,14 @@ class UpstreamTls(_message.Message):
     REVOCATION_LISTS_FIELD_NUMBER: _builtins.int
     CA_SECRET_FIELD_NUMBER: _builtins.int
     TUNNEL_FIELD_NUMBER: _builtins.int
+    SYSTEM_AUTHORITIES_FIELD_NUMBER: _builtins.int
     mode: Global___UpstreamTls.Mode.ValueType
     """The way. In YAML `SIMPLE`, `MUTUAL` or `DISABLE`. Unset means `SIMPLE`."""
     sni: _builtins.str
     """Name of the server: it is sent (SNI), and the certificate must be for it unless `subjectAltNames` says otherwise. A DNS name. Required."""
     ca_certificates: _builtins.str
-    """Certificates of those who may sign the endpoint's, in PEM. Required unless `caSecret` names them, the endpoint is told by hashes, or
-    `insecureSkipVerify` is true.
+    """Certificates of those who may sign the endpoint's, in PEM. Required unless `caSecret` or `systemAuthorities` says who, the endpoint is told by
+    hashes, or `insecureSkipVerify` is true.
     """
     client_certificate: _builtins.str
     """For `MUTUAL`, where it is required: name of the secret with the proxy's certificate and key, in the policy's namespace. Only proxies in that
@@ -1266,6 +1267,10 @@ class UpstreamTls(_message.Message):
     ca_secret: _builtins.str
     """Name of the secret whose `ca.crt` takes the stead of `caCertificates`, and its `ca.crl`, if it has one, that of `revocationLists`; in the policy's
     namespace. Excludes both. While it is missing, the service answers 503.
+    """
+    system_authorities: _builtins.bool
+    """True: those may sign that the system trusts on which discovery runs, as a rule the public authorities of the web.
+    Excludes `caCertificates`, `caSecret` and `revocationLists`.
     """
     @_builtins.property
     def subject_alt_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1311,10 +1316,11 @@ class UpstreamTls(_message.Message):
         revocation_lists: _builtins.str = ...,
         ca_secret: _builtins.str = ...,
         tunnel: Global___HttpTunnel | None = ...,
+        system_authorities: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["tunnel", b"tunnel"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "ca_secret", b"ca_secret", "certificate_hashes", b"certificate_hashes", "cipher_suites", b"cipher_suites", "client_certificate", b"client_certificate", "insecure_skip_verify", b"insecure_skip_verify", "max_version", b"max_version", "min_version", b"min_version", "mode", b"mode", "public_key_hashes", b"public_key_hashes", "revocation_lists", b"revocation_lists", "sni", b"sni", "subject_alt_names", b"subject_alt_names", "tunnel", b"tunnel"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "ca_secret", b"ca_secret", "certificate_hashes", b"certificate_hashes", "cipher_suites", b"cipher_suites", "client_certificate", b"client_certificate", "insecure_skip_verify", b"insecure_skip_verify", "max_version", b"max_version", "min_version", b"min_version", "mode", b"mode", "public_key_hashes", b"public_key_hashes", "revocation_lists", b"revocation_lists", "sni", b"sni", "subject_alt_names", b"subject_alt_names", "system_authorities", b"system_authorities", "tunnel", b"tunnel"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
