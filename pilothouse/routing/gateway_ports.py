@@ -105,6 +105,7 @@ class _Port:
         self.kind = _KINDS[listener.protocol]
         self.first = listener
         self.winner = first.gateway.key
+        self.http3 = False
         self.listeners: list[OpenListener] = []
         self.owners: dict[str, tuple[keys.ObjectKey, int | None]] = {}
 
@@ -116,7 +117,7 @@ class _Port:
             return "has its port"
         if listener.client_address != self.first.client_address:
             return "takes the addresses of clients from elsewhere on its port"
-        if any(one.http3 for one in self.listeners):
+        if self.http3:
             return "serves HTTP/3 on its port, for which it must be alone"
         return None
 
@@ -167,6 +168,7 @@ class _Ports:
             refuse(alone, f"does not serve HTTP/3: {alone} has its port too")
         http3 = listener.http3 and alone is None
         if http3:
+            port.http3 = True
             self.http3[listener.port] = served.gateway.key
         port.owners.update(dict.fromkeys(hosts, (served.gateway.key, listener.redirect_port)))
         port.listeners.append(OpenListener(served, listener, hosts, http3))
