@@ -12,6 +12,7 @@ import pytest_asyncio
 from tests.support import (
     authorities,
     certificates,
+    fleet,
     gateway_worlds,
     http_clients,
     meshes,
@@ -28,9 +29,9 @@ PLAIN = f"name: tcp, port: {TCP_PORT}, protocol: TCP"
 SIGNER = authorities.authority("inside")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world() -> AsyncIterator[gateway_worlds.World]:
-    """One Envoy; applications in the clear, with TLS (`sealed`), and of datagrams."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=fleet.VARIANTS)
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[gateway_worlds.World]:
+    """An Envoy of each variant; applications in the clear, with TLS (`sealed`), of datagrams."""
     pair = SIGNER.sign("sealed.test")
     async with (
         gateway_worlds.world(
