@@ -14,9 +14,11 @@ from pilothouse.rollout import ledger
 from pilothouse.xds import resources
 from pilothouse_discovery import sessions
 
-Standing = tuple[resources.Snapshot, tuple[tuple[str, resources.Snapshot, bool], ...] | None]
-"""A client's target, and type URL, acknowledged snapshot and refusal for each type; None for them
-when it is in sync. Tuples, because each proxy's is looked up twice for each change."""
+Places = tuple[tuple[str, resources.Snapshot, bool], ...]
+"""Type URL, acknowledged snapshot and refusal, for each type."""
+Standing = tuple[resources.Snapshot, Places | None]
+"""A client's target and where it is on the way there; None when it is in sync. Tuples, because each
+proxy's is looked up twice for each change."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)

@@ -19,6 +19,7 @@ from pilothouse.adapters import telemetry
 from pilothouse.config import objects
 from pilothouse.model import keys
 from pilothouse.rollout import ledger, waves
+from pilothouse.xds import resources
 from pilothouse_discovery import clients, held_counts, holding, metrics, statuses
 
 _LOG = structlog.get_logger(__name__)
@@ -187,14 +188,28 @@ class Progress:
         """Count a client where it is now, and no longer where it was."""
         here = client in self._clients and not client.is_source
         now = client.standing() if here else None
-        if now is not None and now[1] is not None and self._holding.searched(client):
-            # Of what it refuses most is right; which part is not will be known soon.
-            now = now[0], tuple((url, acked, False) for url, acked, _ in now[1])
-        before = self._standings.pop(client, None)
+        if now is not None and now[1] is not None and client.refusals:
+            now = self._mildly(client, now[0], now[1])
+        before = self._standings.get(client)
+        if now == before:
+            return
         if before is not None:
-            self._groups[before] -= 1
-            if not self._groups[before]:
+            left = self._groups[before] - 1
+            if left:
+                self._groups[before] = left
+            else:
                 del self._groups[before]
-        if now is not None:
+        if now is None:
+            del self._standings[client]
+        else:
             self._standings[client] = now
             self._groups[now] = self._groups.get(now, 0) + 1
+
+    def _mildly(
+        self, client: clients.Client, target: resources.Snapshot, places: clients.Places
+    ) -> clients.Standing:
+        """Where a client stands that refuses something."""
+        if self._holding.searched(client):
+            # Of what it refuses most is right; which part is not will be known soon.
+            places = tuple((url, acked, False) for url, acked, _ in places)
+        return target, places
