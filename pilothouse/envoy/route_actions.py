@@ -39,7 +39,9 @@ _OTHER_PRIORITIES: Final = route_components_pb2.RetryPolicy.RetryPriority(
         previous_priorities_config_pb2.PreviousPrioritiesConfig(update_frequency=1)
     ),
 )
-_HOST_SELECTION_ATTEMPTS: Final = 5  # draws until a host that has not been tried; then any will do
+_HOST_SELECTION_ATTEMPTS: Final = 20
+"""Draws until a host that has not been tried; then any will do. Of two hosts, one of which fails,
+five draws would find the failing one again for one of sixty requests."""
 
 
 def fill_forward(
