@@ -25,9 +25,9 @@ from tests.support import reference_worlds as worlds
 
 
 class Planned:
-    """A world, planned and translated."""
+    """A world, planned and translated, as one that came after another if there is one."""
 
-    def __init__(self, world: worlds.World) -> None:
+    def __init__(self, world: worlds.World, before: Planned | None = None) -> None:
         read = [
             documents.RawDocument(location=str(number), manifest=manifest, line=1)
             for number, manifest in enumerate(world)
@@ -35,7 +35,8 @@ class Planned:
         known, problems = registry.registry_state(read)
         assert problems == (), problems
         configs = [_config(each) for each in read if each.api_version == worlds.API]
-        self.mesh = planner.Planner().update(
+        self._planner: planner.Planner = before._planner if before else planner.Planner()
+        self.mesh = self._planner.update(
             state.MeshState(
                 services=known.services,
                 endpoints=known.endpoints,
@@ -43,7 +44,10 @@ class Planned:
                 configs={each.key: each for each in sorted(configs, key=lambda one: one.key)},
             )
         )
-        self._translator = translate.Translator()
+        self._translator: translate.Translator = (
+            before._translator if before else translate.Translator()
+        )
+        self._translator.begin_generation()
         self._held: dict[values.Client, walker.Envoy] = {}
 
     def snapshot(self, client: values.Client, **parts: Any) -> resources.Snapshot:

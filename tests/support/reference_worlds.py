@@ -20,7 +20,7 @@ from tests.support import reference_values as values
 World = Sequence[values.Manifest]
 EDGE = (("app", "edge"),)
 NAMESPACES = ("default", "shop", "team")
-_CLIENTS = (
+CLIENTS = (
     *(values.Client(namespace=namespace) for namespace in NAMESPACES),
     values.Client(
         namespace="default",
@@ -299,7 +299,7 @@ def _asked(
         port = source.pick((80, 80, 8080))
         client = values.Client(namespace="default", labels=EDGE, port=port)
     else:
-        client = source.pick(_CLIENTS)
+        client = source.pick(CLIENTS)
     return client, dataclasses.replace(source.pick(_REQUESTS), authority=host)
 
 
@@ -321,6 +321,12 @@ def case(seed: int, *, requests: int = 20, rules: int = 4) -> Case:
         [source.randbytes(64) for _ in range(rules)],
         [source.randbytes(10) for _ in range(requests)],
     )
+
+
+def key(manifest: values.Manifest) -> tuple[str, str]:
+    """Namespace and name."""
+    metadata = manifest["metadata"]
+    return metadata.get("namespace", "default"), metadata["name"]
 
 
 def copied(world: World) -> list[Any]:
