@@ -20,11 +20,19 @@ DEFAULT_NAMESPACE = "default"
 class Field:
     """One place in a manifest: its value, its path, and where its manifest's violations go."""
 
-    __slots__ = ("_path", "_violations", "value")
+    __slots__ = ("_above", "_step", "_violations", "value")
 
-    def __init__(self, value: Any, *, path: str = "", violations: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        value: Any,
+        above: Field | None = None,
+        step: str | int = "",
+        violations: list[str] | None = None,
+    ) -> None:
+        """A manifest by its value; whatever is below it is made by itself, a hundred times each."""
         self.value = value
-        self._path = path
+        self._above = above
+        self._step = step
         self._violations: list[str] = violations if violations is not None else []
 
     @property
@@ -35,7 +43,10 @@ class Field:
     @property
     def path(self) -> str:
         """``spec.ports[0].port``, for messages."""
-        return self._path
+        above = self._above.path if self._above is not None else ""
+        if isinstance(self._step, int):
+            return f"{above}[{self._step}]"
+        return f"{above}.{self._step}" if above and self._step[:1] != "[" else above + self._step
 
     @property
     def present(self) -> bool:
@@ -44,24 +55,22 @@ class Field:
 
     def refuse(self, reason: str) -> None:
         """Note that this field is wrong."""
-        self._violations.append(f"{self._path}: {reason}" if self._path else reason)
+        path = self.path
+        self._violations.append(f"{path}: {reason}" if path else reason)
 
     def __getitem__(self, name: str) -> Field:
         """The field of this name; as if missing when this is no mapping, which is noted."""
-        path = f"{self._path}.{name}" if self._path else name
-        value = None
-        if isinstance(self.value, Mapping):
-            value = self.value.get(name)
-        elif self.value is not None:
+        value = self.value
+        if type(value) is dict or isinstance(value, Mapping):
+            return Field(value.get(name), self, name, self._violations)
+        if value is not None:
             self._mismatch("a mapping")
             self.value = None  # said once
-        return Field(value, path=path, violations=self._violations)
+        return Field(None, self, name, self._violations)
 
     def entry(self, name: str) -> Field:
         """Like ``[name]`` for keys that hold dots: annotations, labels, data."""
-        inner = self[name]
-        inner._path = f"{self._path}[{name}]"  # noqa: SLF001  its own kind
-        return inner
+        return Field(self[name].value, self, f"[{name}]", self._violations)
 
     def each(self) -> Iterator[Field]:
         """The items of a list; none for a missing field."""
@@ -71,7 +80,7 @@ class Field:
             self._mismatch("a list")
             return
         for index, item in enumerate(self.value):
-            yield Field(item, path=f"{self._path}[{index}]", violations=self._violations)
+            yield Field(item, self, index, self._violations)
 
     def text(self, default: str = "") -> str:
         """A string; ``default`` when it is missing or wrong."""
