@@ -11,7 +11,13 @@ import pytest_asyncio
 from cryptography.hazmat.primitives.asymmetric import rsa
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.support import certificates, gateway_worlds, grpc_health_servers, http_clients
+from tests.support import (
+    certificates,
+    gateway_worlds,
+    grpc_health_servers,
+    http_clients,
+    waiting,
+)
 from tests.support.gateway_worlds import PORT, gateway, https, route
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -224,6 +230,35 @@ async def test_a_change_of_one_listener_leaves_the_connections_of_others(world):
         assert await shown(world, "more.example.com") == der(world, "api")
         await two_listeners(world)
         assert (await connection.get("shop.example.com")).seen["backend"] == "shop"
+
+
+async def test_a_new_certificate_is_for_new_connections(world):
+    """Rotation: the listener stays as it is, and so do connections."""
+    objects = (
+        gateway(https("shop", "shop.example.com", certificates=("rotated",))),
+        route("shop", "http: [{destinations: [{service: shop}]}]"),
+    )
+
+    async def rotate() -> None:
+        pair = certificates.make("shop.example.com")
+        world.hold("rotated", certificate_chain=pair.certificate, private_key=pair.private_key)
+        await world.apply(*objects)
+
+    await rotate()
+    before = await world.wired.updates()
+    tls = http_clients.anyone("h2")
+    async with http_clients.http2(
+        world.address, PORT, tls=tls, server_name="shop.example.com"
+    ) as connection:
+        await connection.get("shop.example.com")
+        await rotate()
+
+        async def renewed() -> bool:
+            return await shown(world, "shop.example.com") == der(world, "rotated")
+
+        await waiting.eventually(renewed, what="the new certificate")
+        assert (await connection.get("shop.example.com")).seen["backend"] == "shop"
+    assert await world.wired.updates() == before
 
 
 async def test_http2_without_tls(world):

@@ -161,6 +161,36 @@ async def test_a_listener_more_leaves_connections_alone(variant: str) -> None:
             assert await first.echo("still") == "still"
 
 
+async def test_a_connection_outlives_other_settings_and_endpoints_of_its_cluster() -> None:
+    """Another policy for its cluster, and its own endpoint gone: the next one goes elsewhere."""
+    async with world("delta") as made:
+        key = envoy_plans.key("all")
+        share = plan.WeightedCluster(cluster=key, weight=1)
+
+        async def give(endpoint: str, connect_timeout_ms: int) -> None:
+            settings = upstreams.Settings(connect_timeout_ms=connect_timeout_ms)
+            layer = plan.Layer(
+                clusters=(plan.Cluster(key=key, settings=settings),),
+                endpoints=(envoy_plans.assignment(key, made.backends[endpoint].port),),
+                listeners=(made.listener(PORT),),
+                tcp_forwards=(plan.TcpForward(name="f", clusters=(share,)),),
+            )
+            await made.give(made.translator.snapshot(envoy_plans.proxy(layer), {}))
+
+        await give("v1", 1_000)
+        async with made.stream() as first:
+            await give("v1", 2_000)
+            assert await first.echo("once") == "once"
+            await give("v2", 2_000)
+
+            async def moved() -> bool:
+                async with made.stream() as fresh:
+                    return fresh.name == "v2"
+
+            await waiting.eventually(moved, what="the other endpoint is used")
+            assert await first.echo("again") == "again"
+
+
 async def test_connections_of_a_client_may_stay_together() -> None:
     """Where the balancer of the cluster hashes, one address reaches one endpoint."""
     async with world("delta") as made:
