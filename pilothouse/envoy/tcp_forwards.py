@@ -38,6 +38,9 @@ def message(forward: plan.TcpForward) -> extension_pb2.TypedExtensionConfig:
     )
     # All that is known of a connection; it counts where a cluster's balancer asks for a hash.
     proxy.hash_policy.add().source_ip.SetInParent()
+    if forward.max_duration_ms is not None:
+        longest = wire.duration(forward.max_duration_ms)
+        proxy.max_downstream_connection_duration.CopyFrom(longest)
     if forward.access_log is not None:
         proxy.access_log.append(access_logs.message(forward.access_log))
     shares = [(names.cluster_or_none(one.cluster), one.weight) for one in forward.clusters]

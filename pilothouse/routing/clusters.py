@@ -244,7 +244,7 @@ def rescoped(
     for client, by_target in sorted(policies.consumers.items()):
         for target in sorted(by_target):
             shared = policies.producers.get(target, NO_POLICIES)
-            for key in _keys(target, mesh, claims, uses):
+            for key in keys_of(target, mesh, claims, uses):
                 own = applying(by_target[target], shared, key.labels)
                 theirs = applying(NO_POLICIES, shared, key.labels)
                 if settings(own, key.port) != settings(theirs, key.port):
@@ -253,7 +253,7 @@ def rescoped(
     return found
 
 
-def _keys(
+def keys_of(
     target: parsed.Ref, mesh: catalogue.Catalogue, claims: catalogue.Claims, uses: Uses
 ) -> tuple[plan.ClusterKey, ...]:
     """All clusters of a target, as clients know them that share them."""

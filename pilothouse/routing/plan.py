@@ -320,6 +320,8 @@ class TcpForward:
     share of None are closed."""
     idle_timeout_ms: int = 3_600_000
     """0 means never."""
+    max_duration_ms: int | None = None
+    """After it a connection is closed, whatever moves on it."""
     access_log: AccessLog | None = None
     origins: Origins = ()
 

@@ -29,6 +29,7 @@ from pilothouse.routing import (
     gateways,
     hosts,
     indexes,
+    lifetimes,
     localities,
     parsed,
     parsing,
@@ -103,6 +104,9 @@ class Mesh:
         uses = shared.leaf(clusters.labelled_uses, "", bound, single)
         self._scoped = shared.leaf(clusters.rescoped, "", self._policies, mesh, claims, uses)
         self._placed = shared.leaf(clusters.placed, "", self._policies, mesh, uses, self._scoped)
+        self._lifetimes = shared.leaf(
+            lifetimes.limits, "", self._policies, mesh, claims, uses, self._scoped
+        )
         self._compared = shared.leaf(localities.compared, "", tuple(self._placed.values()))
         self._endpoints = shared.group(
             endpoints.layer, "", mesh, state.endpoints, uses, self._scoped, self._placed
@@ -239,7 +243,19 @@ class Mesh:
         )
 
     def _plan(self, slot: tuple[object, ...], *layers: plans.Layer) -> plans.ProxyPlan:
+        if self._lifetimes:
+            layers = tuple(self._limited(slot, one) for one in layers)
         return self._asked.leaf(indexes.proxy_plan, slot, (*layers, *self._tracing))
+
+    def _limited(self, slot: tuple[object, ...], layer: plans.Layer) -> plans.Layer:
+        if not layer.tcp_forwards:
+            return layer
+        return self._remembered(
+            ("limited", id(layer)),
+            lambda: self._asked.leaf(
+                lifetimes.limited, (slot, layer.tcp_forwards[0].name), layer, self._lifetimes
+            ),
+        )
 
     def _layer(
         self, function: Callable[[*Ts], plans.Layer], slot: tuple[object, ...], *args: *Ts

@@ -78,6 +78,25 @@ async def test_by_connect_a_connection_waits_for_its_turn():
         assert await second == "one"
 
 
+async def test_a_connection_may_last_so_long():
+    """It is closed although something moves on it; one of another service goes on."""
+    pool = "{maxDuration: 300ms}"
+    async with worlds() as world:
+        await world.give(meshes.policy("p", f"{{service: one, connectionPool: {pool}}}"))
+        async with (
+            connected(world, "mapped", "db") as other,
+            connected(world, "mapped", "one") as stream,
+        ):
+            assert await other.echo("begin") == "begin"
+
+            async def closed() -> bool:
+                return await stream.echo("still") != "still"
+
+            with contextlib.suppress(ConnectionError):
+                await waiting.eventually(closed)
+            assert await other.echo("end") == "end"
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_tls_to_what_is_no_http(way: str):
     """The application speaks clear text; a certificate of somebody else ends the connection."""

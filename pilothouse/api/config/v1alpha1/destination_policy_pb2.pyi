@@ -695,7 +695,9 @@ class ConnectionPool(_message.Message):
 
     @_builtins.property
     def max_duration(self) -> _duration_pb2.Duration:
-        """A connection takes no new requests after this time, and is closed when it has none, in whole milliseconds. Unset means no limit. Greater than 0."""
+        """A connection takes no new requests after this time, and is closed when it has none, in whole milliseconds. Unset means no limit. Greater than 0.
+        One that is no HTTP is closed in any case; of several destinations the shortest time counts. Those that come by CONNECT have no such limit.
+        """
 
     @_builtins.property
     def tcp_keepalive(self) -> Global___TcpKeepalive:
