@@ -113,6 +113,13 @@ def test_listeners_that_are_right(listener: str):
             ["[0].http3: must not be set when tls.maxVersion is older than TLS_1_3"],
         ),
         (
+            https(
+                tls=", clientValidation: {caCertificates: [{secret: ca}], optional: true}",
+                more=", http3: true",
+            ),
+            ["[0].http3: must not be set together with tls.clientValidation"],
+        ),
+        (
             https(more=", http3: true, clientAddress: {proxyProtocol: true, trustedHops: 33}"),
             [
                 "[0].http3: must not be set together with clientAddress.proxyProtocol",
