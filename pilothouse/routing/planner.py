@@ -250,12 +250,17 @@ class Mesh:
     def _limited(self, slot: tuple[object, ...], layer: plans.Layer) -> plans.Layer:
         if not layer.tcp_forwards:
             return layer
-        return self._remembered(
+        # The layer is kept with it, so that nothing else can get its identity.
+        _, limited = self._remembered(
             ("limited", id(layer)),
-            lambda: self._asked.leaf(
-                lifetimes.limited, (slot, layer.tcp_forwards[0].name), layer, self._lifetimes
+            lambda: (
+                layer,
+                self._asked.leaf(
+                    lifetimes.limited, (slot, layer.tcp_forwards[0].name), layer, self._lifetimes
+                ),
             ),
         )
+        return limited
 
     def _layer(
         self, function: Callable[[*Ts], plans.Layer], slot: tuple[object, ...], *args: *Ts
