@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-TICK = 0.002
-"""Seconds between two looks; a hold is seen as up to this much shorter than it was."""
-LINGER = 0.5
+TICK = 0.01
+"""Seconds between two looks; a hold is seen as up to this much shorter than it was. To look five
+times as often and five times as long was 13 of 21 ms of CPU for a change that nobody watches."""
+LINGER = 0.1
 """Seconds that are watched after the last work, while streams are written to."""
 
 
