@@ -82,7 +82,7 @@ def base(
             _service_hosts,
             namespace,
             entries,
-            tuple([directory.aliases.service(entry.service.key) for entry in entries]),
+            directory.aliases,
             producers.get(namespace, {}),
             domain,
         )
@@ -166,13 +166,14 @@ def order_of(cluster: plan.Cluster) -> tuple[object, ...]:
 def _service_hosts(
     memo: memory.Memo,
     entries: tuple[catalogue.Entry, ...],
-    aliases: tuple[tuple[keys.ServiceKey, ...], ...],
+    aliases: hosting.Aliases,
     producers: rules.ByRef,
     domain: str,
 ) -> _Hosts:
     found = []
     varying = []
-    for entry, others in zip(entries, aliases, strict=True):
+    for entry in entries:
+        others = aliases.service(entry.service.key)
         for http in entry.reached:
             attached = rules.at_port(producers.get(http.ref, ()), http.number)
             bound = sources.narrow(attached, sources.NOTHING)

@@ -169,9 +169,9 @@ def network(address: str) -> str:
     A /24 of IPv4, which is what a node of Kubernetes gets for its pods. Of IPv6 a /64, where its
     spelling tells it apart from others, and else the address alone.
     """
-    ip = ipaddress.ip_address(address)
-    if ip.version == 4:
+    if ":" not in address:
         return f"{address.rpartition('.')[0]}.*"
+    ip = ipaddress.IPv6Address(address)
     front = ip.exploded.split(":")[:4]
     if any(int(part, 16) == 0 for part in front):
         return f"[{ip}]*"
