@@ -141,9 +141,6 @@ def _http3(where: str, listener: mesh_gateway_pb2.Listener) -> checks.Found:
     if listener.client_address.proxy_protocol:
         text = "must not be set together with clientAddress.proxyProtocol, which QUIC does not have"
         yield from checks.broken(at, text)
-    if listener.tls.HasField("client_validation"):
-        text = "must not be set together with tls.clientValidation, which Envoy lacks over QUIC"
-        yield from checks.broken(at, text)
     if listener_tls.before_1_3(listener.tls):
         text = "must not be set when tls.maxVersion is older than TLS_1_3, which QUIC needs"
         yield from checks.broken(at, text)

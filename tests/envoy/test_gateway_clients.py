@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Certificates of clients at a gateway's listener, through a real Envoy."""
 
+import contextlib
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
@@ -8,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.support import authorities, certificates, gateway_worlds, http_clients
+from tests.support import authorities, certificates, gateway_worlds, http_clients, waiting
 from tests.support.gateway_worlds import PORT, gateway, https, route
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
@@ -95,6 +96,29 @@ async def test_revoked(world):
     await asking(world, "", ca="revoking")
     assert await let_in(world, GOOD)
     assert not await let_in(world, OTHER)
+
+
+@pytest.mark.parametrize("optional", [False, True])
+async def test_over_http3(world, optional):
+    """The same rules over QUIC."""
+    clients = ", clientValidation: {caCertificates: [{secret: ca}]"
+    clients += ", optional: true}" if optional else "}"
+    await world.apply(
+        gateway(https("shop", "shop.example.com", tls=clients, more=", http3: true")),
+        route("shop", "http: [{destinations: [{service: shop}]}]"),
+    )
+
+    async def answered(pair: certificates.Pair | None) -> bool:
+        with contextlib.suppress(ConnectionError):
+            async with http_clients.http3(
+                world.address, PORT, server_name="shop.example.com", certificate=pair
+            ) as connection:
+                return (await connection.get("shop.example.com")).status == 200
+        return False
+
+    await waiting.eventually(lambda: answered(GOOD), what="an answer over HTTP/3")
+    assert not await answered(STRANGER)
+    assert await answered(None) is optional
 
 
 async def test_without_its_authority_a_listener_lets_nobody_in(world):

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import json
 import ssl
+import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -21,6 +22,8 @@ from aioquic.h3 import connection as h3_connection
 from aioquic.h3 import events as h3_events
 from aioquic.quic import configuration as quic_configuration
 from aioquic.quic import events as quic_events
+
+from tests.support import certificates
 
 _DEADLINE = 20
 
@@ -179,14 +182,16 @@ class Http3(quic_protocol.QuicConnectionProtocol):
         self._http = h3_connection.H3Connection(self._quic)
         self._events: deque[h3_events.H3Event] = deque()
         self._news = asyncio.Event()
+        self._ended = False
 
     def quic_event_received(self, event: quic_events.QuicEvent) -> None:
         """Called by aioquic."""
+        self._ended |= isinstance(event, quic_events.ConnectionTerminated)
         self._events.extend(self._http.handle_event(event))
         self._news.set()
 
     async def get(self, host: str, path: str = "/") -> Answer:
-        """A GET for any host."""
+        """A GET for any host; ConnectionError when the connection ends before the answer."""
         stream = self._quic.get_next_available_stream_id()
         head = {":method": "GET", ":scheme": "https", ":authority": host, ":path": path}
         encoded = [(name.encode(), value.encode()) for name, value in head.items()]
@@ -206,11 +211,18 @@ class Http3(quic_protocol.QuicConnectionProtocol):
                         body += event.data
                     if getattr(event, "stream_ended", False):
                         return Answer(int(headers[":status"]), headers, body)
+                if self._ended:
+                    raise ConnectionResetError("closed before the answer")
 
 
 @contextlib.asynccontextmanager
-async def http3(address: str, port: int, *, server_name: str) -> AsyncIterator[Http3]:
-    """A connection of HTTP/3 that trusts everybody; ConnectionError when there is none."""
+async def http3(
+    address: str, port: int, *, server_name: str, certificate: certificates.Pair | None = None
+) -> AsyncIterator[Http3]:
+    """A connection of HTTP/3 that trusts everybody, and may show a certificate.
+
+    ConnectionError when there is none.
+    """
     configuration = quic_configuration.QuicConfiguration(
         is_client=True,
         alpn_protocols=h3_connection.H3_ALPN,
@@ -218,6 +230,16 @@ async def http3(address: str, port: int, *, server_name: str) -> AsyncIterator[H
         verify_mode=ssl.CERT_NONE,
         idle_timeout=5.0,
     )
+    if certificate is not None:
+        with (
+            tempfile.NamedTemporaryFile("w") as chain,
+            tempfile.NamedTemporaryFile("w") as key,
+        ):
+            chain.write(certificate.certificate)
+            key.write(certificate.private_key)
+            chain.flush()
+            key.flush()
+            configuration.load_cert_chain(chain.name, key.name)
     async with quic_client.connect(
         address, port, configuration=configuration, create_protocol=Http3
     ) as made:

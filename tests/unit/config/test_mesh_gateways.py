@@ -36,6 +36,7 @@ def https(port: int = 443, tls: str = "", more: str = "") -> str:
             f" optional: true, {NAMED}, publicKeyHashes: ['{HASH}']}}"
         ),
         https(more=", http3: true, clientAddress: {trustedHops: 32}"),
+        https(tls=", clientValidation: {caCertificates: [{secret: ca}]}", more=", http3: true"),
         https(more=", clientAddress: {proxyProtocol: true}"),
         "port: 443, protocol: TLS, tls: {mode: PASSTHROUGH}, hosts: ['*.a.b']",
         f"port: 443, protocol: TLS, tls: {{mode: TERMINATE, {CERTIFIED}}}",
@@ -111,13 +112,6 @@ def test_listeners_that_are_right(listener: str):
         (
             https(tls=", maxVersion: TLS_1_2", more=", http3: true"),
             ["[0].http3: must not be set when tls.maxVersion is older than TLS_1_3"],
-        ),
-        (
-            https(
-                tls=", clientValidation: {caCertificates: [{secret: ca}], optional: true}",
-                more=", http3: true",
-            ),
-            ["[0].http3: must not be set together with tls.clientValidation"],
         ),
         (
             https(more=", http3: true, clientAddress: {proxyProtocol: true, trustedHops: 33}"),

@@ -182,7 +182,7 @@ class Listener(_message.Message):
     """The port of `httpsRedirect`, 1 to 65535. Unset means 443."""
     http3: _builtins.bool
     """True: HTTP/3 over QUIC is served at the same port of UDP too, and announced in answers (`alt-svc`). For HTTPS only, and not with
-    another listener at that port, the PROXY protocol, or certificates of clients. Default false.
+    another listener at that port; not with the PROXY protocol. Default false.
     """
     @_builtins.property
     def hosts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
