@@ -56,6 +56,10 @@ def extra(
         found.append(memo.leaf(_asked, _ADDRESSES, _ADDRESSES, pods.networks, False))  # noqa: FBT003
     if allow_any:
         found.append(memo.leaf(_asked, _ANYWHERE, _ANYWHERE, ("*",), True))  # noqa: FBT003
+        for key, external in directory.claims.externals.items():
+            if external.through_egress:
+                kept = directory.claims.hosts[key]
+                found.append(memo.leaf(_closed, ("closed", key), external, kept))
     return tuple(host for host in found if host.virtual_host.domains)
 
 
@@ -176,6 +180,26 @@ def _host(
     routed = tunnels.route(memory.Memo(), site, (), ())
     routed = dataclasses.replace(routed, extra=((cluster, ()),))
     return routes.host(name, domains, routed, ())
+
+
+def _closed(external: parsed.External, kept: tuple[str, ...]) -> routes.Host:
+    """The ports that an external service does not have, which is reached by the gateway only.
+
+    Its hosts are none that nothing speaks of.
+    """
+    called = tuple(catalogue.url_host(host) for host in kept)
+    bare = () if any(port.number == 80 for port in external.ports) else called
+    text = f"ExternalService {external.key} is reached through the egress gateway only"
+    route = plan.Route(
+        name=names.DEFAULT_ROUTE,
+        match=parsed.ANYTHING,
+        action=plan.DirectResponse(status=503, body=text),
+        origins=external.origins,
+    )
+    routed = routes.Routed(routes=(route,), uses=(), extra=(), origins=external.origins)
+    name = f"closed:{external.key.name}.{external.key.namespace}"
+    domains = tuple(sorted((*bare, *(f"{host}:*" for host in called))))
+    return routes.host(name, domains, routed, external.origins)
 
 
 def _asked(

@@ -158,3 +158,17 @@ async def test_hosts_that_nothing_speaks_of():
         assert await made.world.reached(tcp) == "two"
         assert await made.ask("web") == 200
         assert await made.ask("nobody.invalid") == 503
+
+
+async def test_no_way_past_the_egress_gateway():
+    """Whatever else may be asked: all ports of a host that has to leave by it are closed."""
+    closed = meshes.external(
+        "closed", "{hosts: [localhost], ports: [{number: 80}], throughEgressGateway: true}"
+    )
+    async with place() as made:
+        await made.give("{outboundPolicy: ALLOW_ANY}", closed)
+        for port in ("", ":80", f":{made.web.port}"):
+            assert await made.ask(f"localhost{port}") == 503
+            assert await made.ask(f"LOCALHOST.{port}") == 503
+        assert await made.world.reached(f"localhost:{made.world.backends['two'].port}") == "404"
+        assert made.web.requests == []

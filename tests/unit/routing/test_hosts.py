@@ -180,3 +180,17 @@ def test_addresses_of_pods_are_known_by_their_networks():
 def test_networks_as_hosts_are_written(address: str, pattern: str):
     """Where a network of IPv6 has no spelling of its own, the address alone."""
     assert hosts.network(address) == pattern
+
+
+def test_hosts_that_have_to_leave_by_the_gateway_are_none_that_nobody_speaks_of():
+    """Where anything may be asked, their other ports are closed, and no domain is there twice."""
+    external = meshes.external(
+        "api", "{hosts: [api.com], ports: [{number: 443}], throughEgressGateway: true}"
+    )
+    found = domains(meshes.mesh(external, meshes.defaults("{outboundPolicy: ALLOW_ANY}")))
+    assert found == {
+        "*": "anywhere",
+        "api.com": "closed:api.default",
+        "api.com:*": "closed:api.default",
+        "api.com:443": "external:api.default:443",
+    }
