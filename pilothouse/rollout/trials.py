@@ -11,6 +11,11 @@ some of them as they are now and holds the others as they were; it answers by ac
 3. A group of one that is known to hold a culprit is a culprit. What is left over is then tried as
    one group.
 
+A proxy that runs something already, of which nothing is known, must not lose it: so there, in place
+of the first step, small groups are held one after the other, and all others released. A trial that
+is refused takes nothing away; the first that is accepted has all the culprits, and the search goes
+on in that group. If none is, the search ends without anybody to blame (`begin_gently`).
+
 Suspects that the refusal names come first, as a group of their own. A cleared suspect never becomes
 held again, so what is good comes into force while the trial goes on. Each answer settles a suspect
 or halves a group: it ends after at most `bound` answers, whatever they are. If each culprit makes
@@ -22,6 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Final
 
 from pilothouse.model import keys
 
@@ -49,6 +55,8 @@ class Trial:
     cleared: Keys = ()
     begun: bool = False
     """False while the first trial, which holds all, is under way."""
+    alone: int | None = None
+    """The group that alone is held, in a search that begins gently; None in others."""
     blameless: bool = False
     """True at the end when the proxy refuses whatever is held."""
 
@@ -65,6 +73,8 @@ class Trial:
     @property
     def held(self) -> frozenset[keys.ObjectKey]:
         """What must be as it was, in the present trial or, when done, from now on."""
+        if self.alone is not None:
+            return frozenset(self.groups[self.alone].suspects)
         waiting = self.groups[1:] if self.begun else self.groups
         return frozenset((*self.culprits, *(one for group in waiting for one in group.suspects)))
 
@@ -91,9 +101,11 @@ class Trial:
         """
         if self.done:
             raise ValueError("the trial is done")
+        if self.alone is not None:
+            return _after_alone(self, self.alone, accepted=accepted)
         if not self.begun:
             if not accepted:
-                return Trial(groups=(), begun=True, blameless=True)
+                return _BLAMELESS
             return _next(dataclasses.replace(self, begun=True))
         first, *rest = self.groups
         if accepted:
@@ -120,13 +132,49 @@ def begin(named: Iterable[keys.ObjectKey], others: Iterable[keys.ObjectKey] = ()
     return Trial(groups=(Group(suspects=first, vouches=True), Group(suspects=second)))
 
 
+def begin_gently(named: Iterable[keys.ObjectKey], others: Iterable[keys.ObjectKey] = ()) -> Trial:
+    """Begin a search on a proxy that must not lose what it runs; arguments as of `begin`."""
+    first = tuple(sorted(set(named)))
+    second = tuple(sorted(set(others) - set(first)))
+    groups = (*_split(first), *_split(second))
+    return Trial(groups=groups, alone=0 if groups else None)
+
+
 def bound(suspects: int, culprits: int) -> int:
     """The most answers that a search can take.
 
     The first trial; then for each culprit as many as it takes to halve down to it, and one for all
-    that is left over; and one more where the refusal named some.
+    that is left over; and one more where the refusal named some. One that begins gently takes up to
+    15 more.
     """
     return 2 + culprits * ((suspects - 1).bit_length() + 1) if suspects else 0
+
+
+_BLAMELESS: Final = Trial(groups=(), begun=True, blameless=True)
+_PARTS: Final = 8
+"""Groups that are held alone, of those that are named and of the others."""
+
+
+def _split(suspects: Keys) -> tuple[Group, ...]:
+    size = -(-len(suspects) // _PARTS) or 1
+    return tuple(
+        Group(suspects=suspects[start : start + size]) for start in range(0, len(suspects), size)
+    )
+
+
+def _after_alone(trial: Trial, alone: int, *, accepted: bool) -> Trial:
+    if accepted:
+        others = (group for place, group in enumerate(trial.groups) if place != alone)
+        return _next(
+            Trial(
+                groups=(dataclasses.replace(trial.groups[alone], bad=True),),
+                cleared=tuple(one for group in others for one in group.suspects),
+                begun=True,
+            )
+        )
+    if alone + 1 == len(trial.groups):
+        return _BLAMELESS
+    return dataclasses.replace(trial, alone=alone + 1)
 
 
 def _next(trial: Trial) -> Trial:

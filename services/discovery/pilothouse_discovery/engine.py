@@ -105,6 +105,7 @@ class Engine:
         self._newcomers: list[clients.Client] = []
         self._wake = asyncio.Event()
         self._synced = asyncio.Event()
+        self._statuses = views.StatusView()
         self.watch = holds.LoopWatch(counters.held)
         """Of the loop that this runs on; somebody has to run it."""
         self.built: builder.Build | None = None
@@ -198,7 +199,7 @@ class Engine:
             refusals=refusals,
             proven=self._holding.proven() if look else (),
         )
-        self._holding.begin(built.world.accepted)
+        self._holding.begin(built.world.accepted, complete=not built.world.state.unsynced)
         if built.world.state.unsynced.isdisjoint(self._authored):
             self._synced.set()
         self._metrics.builds.observe(time.perf_counter() - started)
@@ -297,6 +298,6 @@ class Engine:
         unsynced = built.world.state.unsynced
         client.waiting_for = tuple(name for name in self._inputs.authored if name in unsynced)
         if not client.waiting_for:
-            status = views.status_layer(self._progress.states, source=client.proxy.id.name)
+            status = self._statuses.layer(self._progress.states, source=client.proxy.id.name)
             snapshot = resources.Snapshot.of((built.authored, status))
             self._push(client, snapshot, traceparent=telemetry.current_traceparent())

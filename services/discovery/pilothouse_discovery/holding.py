@@ -9,8 +9,8 @@ Rules of this file:
 - A client is only ever given what `held` says: objects as they were when it accepted last, or left
   out. So no loop of refusals can begin here: each search ends (`rollout.trials`), and what it found
   stays held until the object changes.
-- A client that brought its configuration along, and accepted nothing yet, is not searched but for
-  what its words name: to take away what it holds would break what works.
+- A client that brought its configuration along, and accepted nothing yet, is searched gently: what
+  it runs is not known, and to take it away would break what works.
 - This knows no event loop. It asks for clients to be served again, and for a new build.
 """
 
@@ -25,9 +25,9 @@ import structlog
 
 from pilothouse.config import admission
 from pilothouse.model import changes, keys
-from pilothouse.rollout import attribution, cases, trials
+from pilothouse.rollout import attribution, trials
 from pilothouse.xds import types
-from pilothouse_discovery import clients, held_counts, records, suspicion
+from pilothouse_discovery import clients, held_counts, records, suspicion, verdicts
 
 _LOG = structlog.get_logger(__name__)
 
@@ -41,17 +41,15 @@ class Holding:
     def __init__(self) -> None:
         """Begin without clients; `attach` comes before the first one."""
         self._again: Callable[[clients.Client], None] = lambda _: None
-        self._changed: Callable[[changes.Change], None] = lambda _: None
         self._records: dict[clients.Client, records.Record] = {}
         self._special: set[clients.Client] = set()
         """Those that are searched, wait for a search, or have something held."""
         self._searches: dict[Hashable, clients.Client] = {}
-        self._cases: cases.Cases[clients.Client] = cases.Cases()
+        self._verdicts = verdicts.Verdicts(self._records)
         self._parted: collections.OrderedDict[str, dict[keys.ObjectKey, records.Hold]] = (
             collections.OrderedDict()
         )
         self._accepted = admission.AcceptedSet()
-        self._refusals: list[admission.Refusal] = []
 
     def attach(
         self,
@@ -61,14 +59,13 @@ class Holding:
     ) -> None:
         """Say how a client is served again, and how a new build is asked for."""
         self._again = again
-        self._changed = changed
+        self._verdicts.changed = changed
 
     # What the builder is told
 
     def take(self) -> tuple[admission.Refusal, ...]:
         """What proxies refused for the fleet since the last call."""
-        refusals, self._refusals = tuple(self._refusals), []
-        return refusals
+        return self._verdicts.take()
 
     def proven(self) -> frozenset[keys.ObjectKey]:
         """The objects that some proxy runs as they are in force."""
@@ -83,11 +80,14 @@ class Holding:
         }
         return frozenset(key for layer in layers for key in layer.origins if key in now)
 
-    def begin(self, accepted: admission.AcceptedSet) -> None:
-        """Take what is in force by a new build; targets made from it follow."""
+    def begin(self, accepted: admission.AcceptedSet, *, complete: bool = True) -> None:
+        """Take what is in force by a new build; targets made from it follow.
+
+        ``complete`` is False while a source has not been read: until then what comes is not new.
+        """
         self._accepted = accepted
         now = accepted.configs
-        self._cases.keep(now)
+        self._verdicts.begin(accepted, complete=complete)
         for client in tuple(self._special):
             record = self._records[client]
             search = record.search
@@ -141,7 +141,7 @@ class Holding:
                 self._parted.popitem(last=False)
         if record.search is not None:
             self._end_search(record)
-        self._decided(self._cases.gone(client))
+        self._verdicts.gone(client)
 
     def look(self, client: clients.Client) -> None:
         """Look at a client that was given something, or has answered."""
@@ -159,12 +159,13 @@ class Holding:
             record.lagging.setdefault(url, record.confirmed)
         if stream.current is stream.target:
             record.confirmed = record.view
-            if record.lagging:
+            if record.lagging or record.tried:
                 record.lagging = {u: v for u, v in record.lagging.items() if u in refusals}
+                record.tried = {u: v for u, v in record.tried.items() if u in refusals}
         if refusals and record.waits_for is None:
             self._begin_search(client, record, refusals)
-        if self._cases.undecided and not self.searched(client):
-            self._decided(self._cases.answered(client, lambda found: records.runs(client, found)))
+        if not record.searched:
+            self._verdicts.look(client)
 
     # Searching
 
@@ -172,7 +173,7 @@ class Holding:
         self, client: clients.Client, record: records.Record, refusals: Mapping[str, str]
     ) -> None:
         for url in sorted(refusals, key=lambda one: types.of(one).order):
-            search = suspicion.of(client, record, url, refusals[url], known=self._cases.known)
+            search = suspicion.of(client, record, url, refusals[url], known=self._verdicts.known)
             if search is None:
                 continue
             if search.group in self._searches:
@@ -202,7 +203,8 @@ class Holding:
         accepted = url not in refusals or attribution.is_local(url, refusals[url])
         trial = search.trial.answer(accepted=accepted)
         fell_back = self._tried(search, bare=True) != self._tried(search, bare=False)
-        if trial.blameless and not search.bare and fell_back:
+        gently = search.trial.alone is not None
+        if trial.blameless and not (gently or search.bare) and fell_back:
             search.bare = True  # others ran those, and this one may dislike them as well
         else:
             search.trial = trial
@@ -225,8 +227,7 @@ class Holding:
             objects=[str(key) for key in culprits],
         )
         for key in search.trial.cleared:
-            record.cleared[key] = search.now[key]
-            self._cases.accepted(search.now[key])
+            self._verdicts.cleared(record, search.now[key])
         waiting = self._end_search(record)
         odd: tuple[keys.ObjectKey, ...] = ()
         if search.first is None:
@@ -246,9 +247,9 @@ class Holding:
         for one in waiting:
             self._hold_all(one, search, agreed)
         for key in agreed:
-            self._open_case(search, key, client, refusing={client, *waiting}, accepted=False)
+            self._verdicts.open(search, key, client, refusing={client, *waiting}, accepted=False)
         for key in odd:
-            self._open_case(search, key, client, refusing={client, *waiting}, accepted=True)
+            self._verdicts.open(search, key, client, refusing={client, *waiting}, accepted=True)
 
     def _ask_another(
         self, client: clients.Client, search: records.Search, waiting: tuple[clients.Client, ...]
@@ -265,6 +266,8 @@ class Holding:
             search,
             trial=trials.begin(search.trial.culprits),
             before=record.lagging.get(search.type_url, record.confirmed),
+            now=record.view,
+            base=self._accepted.configs,
             first=client,
         )
         self._searches[search.group] = second
@@ -318,7 +321,7 @@ class Holding:
         held = {key: one.instead for key, one in record.holds.items()}
         search = record.search
         if search is not None:
-            held |= records.pinned(search.base, self._accepted.configs)
+            held |= records.pinned(search, self._accepted.configs)
             held |= self._tried(search, bare=search.bare)
         if search or held or record.waits_for or record.cleared:
             self._special.add(client)
@@ -331,52 +334,6 @@ class Holding:
             # Nothing to send: it has what is tried already.
             self._again(client)
 
-    # Whom it concerns
-
-    def _open_case(
-        self,
-        search: records.Search,
-        key: keys.ObjectKey,
-        client: clients.Client,
-        *,
-        refusing: set[clients.Client],
-        accepted: bool,
-    ) -> None:
-        versions = frozenset(
-            (one.type_url, one.name, one.version) for one in search.changed if key in one.origins
-        )
-        others = [one for one in self._records if one not in refusing]
-        config = search.now[key]
-        waiting = [
-            one
-            for one in others
-            if records.is_to_run(one, versions)
-            or (self.searched(one) and self._records[one].view.get(key) == config)
-        ]
-        case = self._cases.open(
-            config,
-            versions=versions,
-            words=f"{client.name}: {search.words}",
-            accepted=accepted
-            or any(
-                records.runs(one, versions) or self._records[one].cleared.get(key) == config
-                for one in others
-            ),
-            waiting=waiting,
-        )
-        if case.scope is not attribution.Scope.OPEN:
-            self._decided((case,))
-
-    def _decided(self, decided: Iterable[cases.Case[clients.Client]]) -> None:
-        for case in decided:
-            if case.scope is attribution.Scope.FLEET:
-                self._refusals.append(
-                    admission.Refusal.of(
-                        case.config, reason=admission.REFUSED_BY_PROXY, message=case.words
-                    )
-                )
-                self._changed(changes.Change(source="refusal", keys=(case.config.key,)))
-
     # What people are told
 
     @property
@@ -388,7 +345,7 @@ class Holding:
     def searched(self, client: clients.Client) -> bool:
         """Tell whether it is still to be found out what a client refuses."""
         record = self._records.get(client)
-        return record is not None and (record.search is not None or record.waits_for is not None)
+        return record is not None and record.searched
 
 
 def _version(client: clients.Client, type_url: str) -> str:

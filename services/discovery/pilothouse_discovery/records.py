@@ -43,7 +43,7 @@ class Search:
     now: attribution.InForce
     changed: tuple[resources.Resource, ...]
     base: attribution.InForce = dataclasses.field(default_factory=dict)
-    """What was in force when it began; for this client it stays so until the end."""
+    """What was in force when it began: what changes meanwhile stays for this client."""
     bare: bool = False
     """True when what the client never accepted is left out, even if others ran it."""
     first: clients.Client | None = None
@@ -72,6 +72,11 @@ class Record:
     given: Held = dataclasses.field(default_factory=lambda: NOTHING)
     """What was held when its target was made; the same object as ``held`` once it has that."""
 
+    @property
+    def searched(self) -> bool:
+        """True while it is to be found out what it refuses."""
+        return self.search is not None or self.waits_for is not None
+
 
 def instead(
     config: objects.Config, before: attribution.InForce, fallbacks: attribution.InForce
@@ -86,12 +91,13 @@ def instead(
     return None if last == config else last
 
 
-def pinned(base: attribution.InForce, now: attribution.InForce) -> Held:
-    """What changed in force, as it was: a new change must not be taken for an answer."""
+def pinned(search: Search, now: attribution.InForce) -> Held:
+    """What changed in force, as the client had it: no change must be taken for an answer."""
+    base = search.base
     if base is now:
         return NOTHING
     changed = {key for key in base.keys() | now.keys() if base.get(key) != now.get(key)}
-    return {key: base.get(key) for key in sorted(changed)}
+    return {key: search.now.get(key) for key in sorted(changed)}
 
 
 def overlaid(in_force: attribution.InForce, held: Held) -> attribution.InForce:

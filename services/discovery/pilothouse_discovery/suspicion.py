@@ -47,19 +47,20 @@ def of(
     found = attribution.suspects(changed, before=before, now=record.view, words=told)
     hints = [key for key in found.others if known(record.view[key])]
     named = tuple(sorted((*found.named, *hints)))
-    # Trying others would take from it what it brought along, and what works.
-    others = () if fresh and stream.claimed(type_url) else found.others
-    if not named and not others:
+    others = tuple(key for key in found.others if key not in hints)
+    if not found:
         record.tried[type_url] = version
         _LOG.warning("nobody to blame for a refusal", node=client.name, type=type_url, reason=words)
         return None
+    # What it brought along works, and nobody knows what that is.
+    begin = trials.begin_gently if fresh and stream.claimed(type_url) else trials.begin
     suspected = attribution.Suspects(named=named, others=others)
     return records.Search(
         type_url=type_url,
         version=version,
         words=told,
-        group=(type_url, frozenset((one.name, one.version) for one in changed), suspected),
-        trial=trials.begin(named, others),
+        group=(type_url, frozenset((one.name, one.version) for one in changed), suspected, begin),
+        trial=begin(named, others),
         before=before,
         now=record.view,
         changed=changed,

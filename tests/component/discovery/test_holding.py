@@ -184,13 +184,27 @@ async def test_a_fixed_object_is_released(mesh: pathlib.Path) -> None:
 
 
 async def test_an_object_that_never_was_accepted_is_left_out(mesh: pathlib.Path) -> None:
-    """As if it did not exist; a proxy that comes with nothing is searched like any other."""
+    """As if it did not exist."""
+    write(mesh, *(f"old-{n}" for n in range(COUNT - 1)))
+    async with support.serving(mesh) as running, picky(running) as proxy:
+        old = expected("old") - {f"old-{COUNT - 1}"}
+        await waiting.eventually(lambda: proxy.paths() == old)
+        write(mesh, *(f"old-{n}" for n in range(COUNT - 1)), f"bad-{COUNT - 1}")
+        await all_settled(running, refused={COUNT - 1})
+        accepted = condition(await status(running, COUNT - 1), "Accepted")
+        assert accepted[2] == f"{NODES[0]}: no such thing; it is not in force"
+        assert proxy.paths() == old
+
+
+async def test_what_was_there_at_the_start_is_left_out_for_those_that_refuse(
+    mesh: pathlib.Path,
+) -> None:
+    """Others may have run it before, and would lose it with nothing in its place."""
     write(mesh, "bad-0", *(f"old-{n}" for n in range(1, COUNT)))
     async with support.serving(mesh) as running, picky(running) as proxy:
         await waiting.eventually(lambda: proxy.paths() == expected("old") - {"old-0"})
-        await all_settled(running, refused={0})
-        accepted = condition(await status(running, 0), "Accepted")
-        assert accepted[2] == f"{NODES[0]}: no such thing; it is not in force"
+        await all_settled(running, refused={0}, why="Refused")
+        assert condition(await status(running, 0), "Accepted")[0] == "True"
         assert proxy.responses <= trials.bound(COUNT, 1) + 2
 
 

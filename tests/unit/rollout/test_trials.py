@@ -125,10 +125,31 @@ def test_those_that_are_named_are_tried_first() -> None:
     assert done.released == ()
 
 
+@given(cases())
+def test_a_gentle_search_takes_away_little(
+    case: tuple[set[int], set[int], set[int]],
+) -> None:
+    """Only a group at a time is ever held; culprits in one group are found, others blame nobody."""
+    everybody, culprits, named = ({key(one) for one in each} for each in case)
+    trial = trials.begin_gently(named, everybody)
+    groups = [set(group.suspects) for group in trial.groups]
+    most = max(map(len, groups))
+    assert most <= -(-len(everybody) // 8)
+    done, tried = search(trial, culprits.isdisjoint)
+    assert max(map(len, tried)) <= most
+    assert len(tried) <= trials.bound(len(everybody), len(culprits)) + 15
+    if any(culprits <= group for group in groups):
+        assert (set(done.culprits), done.blameless) == (culprits, False)
+        assert set(done.cleared) == everybody - culprits
+    else:
+        assert (done.culprits, done.blameless, done.held) == ((), True, frozenset())
+
+
 def test_a_search_for_nobody_is_done() -> None:
     """And takes no answer."""
     trial = trials.begin(())
     assert trial.done
+    assert trials.begin_gently(()).done
     assert trials.bound(0, 0) == 0
     with pytest.raises(ValueError, match="done"):
         trial.answer(accepted=True)
