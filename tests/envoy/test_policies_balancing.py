@@ -31,18 +31,23 @@ class Two(policy_worlds.World):
 async def world() -> AsyncIterator[Two]:
     async with backends.backend("slow") as slow, backends.backend("quick") as quick:
         quick.release.set()  # only the other one holds what it is asked to hold
-        endpoints = dict.fromkeys(POLICIES, (slow.port, quick.port))
+        endpoints = dict.fromkeys((*POLICIES, "unsaid"), (slow.port, quick.port))
         async with policy_worlds.running(endpoints, POLICIES) as inside:
             yield Two(inside.envoy, inside.client, slow)
 
 
-async def test_least_request_spares_the_busy(world: Two):
-    """Of two picked at random the less busy: it gets a quarter, where both picks hit it."""
+@pytest.mark.parametrize("service", ["busy", "unsaid"])
+async def test_least_request_spares_the_busy(world: Two, service: str):
+    """Of two picked at random the less busy: it gets a quarter, where both picks hit it.
+
+    It is also what is done where no policy speaks.
+    """
     before = len(world.slow.requests)
-    held = asyncio.create_task(world.at_once("busy", 20, "/hold"), name="held")
+    world.slow.release.clear()
+    held = asyncio.create_task(world.at_once(service, 20, "/hold"), name="held")
     await waiting.eventually(lambda: len(world.slow.requests) > before)
     try:
-        tally = await world.tally("busy", 400)
+        tally = await world.tally(service, 400)
     finally:
         world.slow.release.set()
     await held
