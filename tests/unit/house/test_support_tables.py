@@ -13,7 +13,7 @@ from pilothouse.config import schema
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLES = sorted((ROOT / "docs" / "reference").glob("*-support.md"))
-PAGES = [*TABLES]
+PAGES = [*TABLES, ROOT / "docs" / "coming-from-istio.md"]
 """All that name tests."""
 
 
