@@ -55,19 +55,42 @@ def _resource(config: objects.Config, traceparent: str) -> resources.Resource:
     )
 
 
-def status_layer(
-    states: Mapping[keys.ObjectKey, statuses.ObjectState], *, source: str
-) -> resources.Layer:
-    """The status of the objects that a source gave, and of the objects those were derived from."""
-    given = [state for state in states.values() if state.source == source]
-    wanted = {state.key for state in given} | {
-        origin for state in given for origin in state.origins
-    }
-    return resources.Layer.of(
-        resources.Resource.of(types.OBJECT_STATUS.type_url, str(key), encode_status(states[key]))
-        for key in sorted(wanted)
-        if key in states
-    )
+class StatusView:
+    """The statuses of objects, as layers, one for each source.
+
+    A status that is equal keeps its resource, and a layer in which all are keeps being that layer:
+    of thousands of objects a change concerns a few, and statuses are told fifty times a second.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._known: dict[keys.ObjectKey, tuple[statuses.ObjectState, resources.Resource]] = {}
+        self._layers: dict[str, tuple[tuple[resources.Resource, ...], resources.Layer]] = {}
+
+    def layer(
+        self, states: Mapping[keys.ObjectKey, statuses.ObjectState], *, source: str
+    ) -> resources.Layer:
+        """The status of the objects that a source gave, and of those that they come from."""
+        given = [state for state in states.values() if state.source == source]
+        wanted = {state.key for state in given} | {
+            origin for state in given for origin in state.origins
+        }
+        parts = tuple(self._resource(states[key]) for key in sorted(wanted) if key in states)
+        known = self._layers.get(source)
+        if known is None or known[0] != parts:
+            known = self._layers[source] = (parts, resources.Layer.of(parts))
+        if len(self._known) > 2 * len(states):
+            self._known = {key: one for key, one in self._known.items() if key in states}
+        return known[1]
+
+    def _resource(self, state: statuses.ObjectState) -> resources.Resource:
+        known = self._known.get(state.key)
+        if known is not None and known[0] == state:
+            return known[1]
+        body = encode_status(state)
+        made = resources.Resource.of(types.OBJECT_STATUS.type_url, str(state.key), body)
+        self._known[state.key] = (state, made)
+        return made
 
 
 def encode_status(state: statuses.ObjectState) -> bytes:
