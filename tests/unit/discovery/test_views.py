@@ -54,11 +54,14 @@ def test_a_source_is_told_of_its_own_and_of_what_those_come_from() -> None:
 def test_only_what_changed_is_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal states are the same resources, and if all are, it is the same layer."""
     view = views.StatusView()
-    encoded = []
+    encoded: list[str] = []
     real = views.encode_status
-    monkeypatch.setattr(
-        views, "encode_status", lambda one: encoded.append(one.key.name) or real(one)
-    )
+
+    def encode(one: statuses.ObjectState) -> bytes:
+        encoded.append(one.key.name)
+        return real(one)
+
+    monkeypatch.setattr(views, "encode_status", encode)
     many = [state(f"r{number}") for number in range(100)]
     before = view.layer(states(*many), source="ingress")
     encoded.clear()
