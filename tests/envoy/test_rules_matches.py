@@ -58,6 +58,9 @@ RULES = {
     "cookie-absent": cookie("present: false"),
     "http": matching("{scheme: http}"),
     "https": matching("{scheme: https}"),
+    "method-prefix": matching("{headers: [{name: ':method', prefix: P}]}"),
+    "method-regex": matching("{headers: [{name: ':method', regex: 'P(U|OS)T'}]}"),
+    "scheme-not": matching("{headers: [{name: ':scheme', exact: https, invert: true}]}"),
     "all-of": matching("{method: PUT, queryParameters: [{name: q, present: true}]}"),
     "any-of": matching("{path: {exact: /a}}", "{path: {exact: /b}}"),
     "port": matching("{port: 80}"),
@@ -201,6 +204,19 @@ async def test_schemes(world: rule_worlds.World):
     """The scheme is the one by which the client came."""
     await check(world, "http", "/", matches=True)
     await check(world, "https", "/", matches=False)
+
+
+async def test_methods_and_schemes_as_headers(world: rule_worlds.World):
+    """Tested as HTTP/2 has them, in all the ways that there are for headers."""
+    for method, by_prefix, by_regex in (
+        ("PUT", True, True),
+        ("POST", True, True),
+        ("PATCH", True, False),
+        ("GET", False, False),
+    ):
+        await check(world, "method-prefix", "/", method=method, matches=by_prefix)
+        await check(world, "method-regex", "/", method=method, matches=by_regex)
+    await check(world, "scheme-not", "/", matches=True)
 
 
 async def test_all_of_one_match_and_any_of_several(world: rule_worlds.World):
