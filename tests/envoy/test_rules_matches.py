@@ -61,6 +61,8 @@ RULES = {
     "method-prefix": matching("{headers: [{name: ':method', prefix: P}]}"),
     "method-regex": matching("{headers: [{name: ':method', regex: 'P(U|OS)T'}]}"),
     "scheme-not": matching("{headers: [{name: ':scheme', exact: https, invert: true}]}"),
+    "path-and-query": matching("{headers: [{name: ':path', suffix: '?x'}]}"),
+    "authority": matching("{headers: [{name: ':authority', exact: authority}]}"),
     "all-of": matching("{method: PUT, queryParameters: [{name: q, present: true}]}"),
     "any-of": matching("{path: {exact: /a}}", "{path: {exact: /b}}"),
     "port": matching("{port: 80}"),
@@ -206,7 +208,7 @@ async def test_schemes(world: rule_worlds.World):
     await check(world, "https", "/", matches=False)
 
 
-async def test_methods_and_schemes_as_headers(world: rule_worlds.World):
+async def test_parts_of_a_request_as_headers(world: rule_worlds.World):
     """Tested as HTTP/2 has them, in all the ways that there are for headers."""
     for method, by_prefix, by_regex in (
         ("PUT", True, True),
@@ -217,6 +219,10 @@ async def test_methods_and_schemes_as_headers(world: rule_worlds.World):
         await check(world, "method-prefix", "/", method=method, matches=by_prefix)
         await check(world, "method-regex", "/", method=method, matches=by_regex)
     await check(world, "scheme-not", "/", matches=True)
+    await check(world, "path-and-query", "/a?x", matches=True)
+    await check(world, "path-and-query", "/a?y", matches=False)
+    await check(world, "authority", "/", matches=True)
+    await check(world, "authority", "/", {"host": "authority:80"}, matches=False)
 
 
 async def test_all_of_one_match_and_any_of_several(world: rule_worlds.World):
