@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from pilothouse.api.config.v1alpha1 import route_rule_pb2
+from pilothouse.api.config.v1alpha1 import matches_pb2, route_rule_pb2
 from pilothouse.config import checks, syntax
 
 MESH = "mesh"
 """What stands for the mesh among names of gateways."""
 
 Match = (
-    route_rule_pb2.HttpMatch
-    | route_rule_pb2.GrpcMatch
+    matches_pb2.HttpMatch
+    | matches_pb2.GrpcMatch
     | route_rule_pb2.TlsMatch
     | route_rule_pb2.TcpMatch
 )
@@ -65,7 +65,7 @@ def check(where: str, match: Match, parents: Parents) -> checks.Found:
         yield from checks.unique(seen, at, spelled, what="gateway")
 
 
-def _source(where: str, source: route_rule_pb2.SourceMatch) -> checks.Found:
+def _source(where: str, source: matches_pb2.SourceMatch) -> checks.Found:
     if not (source.service or source.labels or source.namespace):
         yield from checks.broken(where, "one of `service`, `labels` or `namespace` is required")
     yield from checks.optional(f"{where}.service", source.service, syntax.label)

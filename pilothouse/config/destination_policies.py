@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pilothouse.api.config.v1alpha1 import destination_policy_pb2
+from pilothouse.api.config.v1alpha1 import destination_policy_pb2, health_check_pb2
 from pilothouse.config import balancers, checks, localities, ranges, scalars, syntax, upstream_tls
 
 # The most that Linux takes for these socket options: else no connection could be opened.
@@ -111,7 +111,7 @@ def _outlier_detection(
     yield from _statuses(at, section.failure_statuses)
 
 
-def _health_check(where: str, section: destination_policy_pb2.HealthCheck) -> checks.Found:
+def _health_check(where: str, section: health_check_pb2.HealthCheck) -> checks.Found:
     if section.HasField("http"):
         yield from _http_check(f"{where}.http", section.http)
     yield from checks.optional(f"{where}.grpc.service", section.grpc.service, syntax.text)
@@ -120,13 +120,13 @@ def _health_check(where: str, section: destination_policy_pb2.HealthCheck) -> ch
         yield from ranges.number(where, section, field, least=1)
 
 
-def _http_check(where: str, section: destination_policy_pb2.HttpHealthCheck) -> checks.Found:
+def _http_check(where: str, section: health_check_pb2.HttpHealthCheck) -> checks.Found:
     yield from checks.required(f"{where}.path", section.path, syntax.path_and_query)
     yield from checks.optional(f"{where}.host", section.host, syntax.redirect_host)
     yield from _statuses(f"{where}.statuses", section.statuses)
 
 
-def _statuses(where: str, ranges: Iterable[destination_policy_pb2.StatusRange]) -> checks.Found:
+def _statuses(where: str, ranges: Iterable[health_check_pb2.StatusRange]) -> checks.Found:
     for index, one in enumerate(ranges):
         at = f"{where}[{index}]"
         if not one.first:

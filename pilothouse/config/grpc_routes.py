@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from pilothouse.api.config.v1alpha1 import route_rule_pb2
+from pilothouse.api.config.v1alpha1 import matches_pb2, route_rule_pb2
 
-_CONTENT_TYPE: Final = route_rule_pb2.HeaderMatch(
+_CONTENT_TYPE: Final = matches_pb2.HeaderMatch(
     name="content-type", regex=r"application/grpc(?:[+;].*)?"
 )
 
@@ -20,7 +20,7 @@ def as_http(route: route_rule_pb2.GrpcRoute) -> route_rule_pb2.HttpRoute:
     """The HTTP route that does what a gRPC route says."""
     made = route_rule_pb2.HttpRoute(
         name=route.name,
-        matches=[_match(match) for match in route.matches or (route_rule_pb2.GrpcMatch(),)],
+        matches=[_match(match) for match in route.matches or (matches_pb2.GrpcMatch(),)],
         destinations=route.destinations,
         mirrors=route.mirrors,
         stat_prefix=route.stat_prefix,
@@ -43,8 +43,8 @@ _SAME: Final = (
 )
 
 
-def _match(match: route_rule_pb2.GrpcMatch) -> route_rule_pb2.HttpMatch:
-    made = route_rule_pb2.HttpMatch(headers=[_CONTENT_TYPE, *match.headers])
+def _match(match: matches_pb2.GrpcMatch) -> matches_pb2.HttpMatch:
+    made = matches_pb2.HttpMatch(headers=[_CONTENT_TYPE, *match.headers])
     if match.service and match.method:
         made.path.exact = f"/{match.service}/{match.method}"
     elif match.service:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from pilothouse.api.config.v1alpha1 import http_actions_pb2, route_rule_pb2
+from pilothouse.api.config.v1alpha1 import http_actions_pb2, matches_pb2, route_rule_pb2
 from pilothouse.config import checks, http_matches, regexes, syntax
 
 MAX_ATTEMPTS = 10
@@ -176,7 +176,7 @@ def _regex(where: str, regex: http_actions_pb2.RegexRewrite) -> checks.Found:
 def _template(where: str, value: str, route: route_rule_pb2.HttpRoute) -> checks.Found:
     yield from checks.broken(where, syntax.template_rewrite(value))
     wanted = set(syntax.template_names(value))
-    for index, match in enumerate(route.matches or (route_rule_pb2.HttpMatch(),)):
+    for index, match in enumerate(route.matches or (matches_pb2.HttpMatch(),)):
         missing = sorted(wanted - set(syntax.template_names(match.path.template)))
         if not match.path.template:
             needed = "needs a template to take names from"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pilothouse.api.config.v1alpha1 import route_rule_pb2
+from pilothouse.api.config.v1alpha1 import matches_pb2
 from pilothouse.config import checks, clients, syntax
 
 _CASED_PATHS = ("exact", "prefix", "string_prefix")
@@ -13,7 +13,7 @@ _MAX_PARAMETER_NAME = 1_024
 """Envoy's limit."""
 
 
-def check(where: str, match: route_rule_pb2.HttpMatch, parents: clients.Parents) -> checks.Found:
+def check(where: str, match: matches_pb2.HttpMatch, parents: clients.Parents) -> checks.Found:
     """Every rule that a match breaks, in the order of its fields."""
     if match.HasField("path"):
         yield from _path(f"{where}.path", match.path)
@@ -31,9 +31,7 @@ def check(where: str, match: route_rule_pb2.HttpMatch, parents: clients.Parents)
     yield from clients.check(where, match, parents)
 
 
-def check_grpc(
-    where: str, match: route_rule_pb2.GrpcMatch, parents: clients.Parents
-) -> checks.Found:
+def check_grpc(where: str, match: matches_pb2.GrpcMatch, parents: clients.Parents) -> checks.Found:
     """Every rule that a match of a gRPC route breaks, in the order of its fields."""
     yield from checks.optional(f"{where}.service", match.service, syntax.grpc_service)
     yield from checks.optional(f"{where}.method", match.method, syntax.grpc_method)
@@ -44,7 +42,7 @@ def check_grpc(
     yield from clients.check(where, match, parents)
 
 
-def _path(where: str, path: route_rule_pb2.PathMatch) -> checks.Found:
+def _path(where: str, path: matches_pb2.PathMatch) -> checks.Found:
     test = path.WhichOneof("test")
     match test:
         case "exact":
@@ -65,7 +63,7 @@ def _path(where: str, path: route_rule_pb2.PathMatch) -> checks.Found:
         yield from checks.broken(f"{where}.ignoreCase", only)
 
 
-def header(where: str, header: route_rule_pb2.HeaderMatch) -> checks.Found:
+def header(where: str, header: matches_pb2.HeaderMatch) -> checks.Found:
     """Every rule that the test of a header breaks."""
     yield from checks.required(f"{where}.name", header.name, syntax.header_name)
     test = header.WhichOneof("test")
@@ -98,7 +96,7 @@ def _part(where: str, value: str) -> checks.Found:
     yield from checks.broken(where, syntax.text(value))
 
 
-def _range(where: str, wanted: route_rule_pb2.IntegerRange) -> checks.Found:
+def _range(where: str, wanted: matches_pb2.IntegerRange) -> checks.Found:
     if wanted.max > _MAX_IN_RANGE:
         yield from checks.broken(f"{where}.max", f"must be at most {_MAX_IN_RANGE}")
     if wanted.HasField("min") and wanted.HasField("max") and wanted.max < wanted.min:
@@ -112,7 +110,7 @@ def _parameter_name(value: str) -> str | None:
     return syntax.text(value)
 
 
-def _query_parameter(where: str, parameter: route_rule_pb2.QueryParameterMatch) -> checks.Found:
+def _query_parameter(where: str, parameter: matches_pb2.QueryParameterMatch) -> checks.Found:
     yield from checks.required(f"{where}.name", parameter.name, _parameter_name)
     match parameter.WhichOneof("test"):
         case "exact":
@@ -128,7 +126,7 @@ def _query_parameter(where: str, parameter: route_rule_pb2.QueryParameterMatch) 
             yield from checks.broken(where, f"one of {choices} is required")
 
 
-def _cookie(where: str, cookie: route_rule_pb2.CookieMatch) -> checks.Found:
+def _cookie(where: str, cookie: matches_pb2.CookieMatch) -> checks.Found:
     yield from checks.required(f"{where}.name", cookie.name, syntax.cookie_name)
     match cookie.WhichOneof("test"):
         case "exact":
@@ -144,7 +142,7 @@ def _cookie(where: str, cookie: route_rule_pb2.CookieMatch) -> checks.Found:
             yield from checks.broken(where, f"one of {choices} is required")
 
 
-def _authority(where: str, host: route_rule_pb2.HostMatch) -> checks.Found:
+def _authority(where: str, host: matches_pb2.HostMatch) -> checks.Found:
     test = host.WhichOneof("test")
     match test:
         case "exact":

@@ -7,17 +7,17 @@ import base64
 import binascii
 import re
 
-from pilothouse.api.config.v1alpha1 import destination_policy_pb2
+from pilothouse.api.config.v1alpha1 import upstream_tls_pb2
 from pilothouse.config import checks, syntax, tls
 
-_MUTUAL = destination_policy_pb2.UpstreamTls.MODE_MUTUAL
-_DISABLE = destination_policy_pb2.UpstreamTls.MODE_DISABLE
-_TLS_1_3 = destination_policy_pb2.UpstreamTls.VERSION_TLS_1_3
+_MUTUAL = upstream_tls_pb2.UpstreamTls.MODE_MUTUAL
+_DISABLE = upstream_tls_pb2.UpstreamTls.MODE_DISABLE
+_TLS_1_3 = upstream_tls_pb2.UpstreamTls.VERSION_TLS_1_3
 _SEQUENCE = b"\x30"  # what every certificate, and every list of revoked ones, is in DER
 _HEX = re.compile(r"[0-9A-Fa-f]{64}|[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){31}")
 
 
-def check(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Found:
+def check(where: str, section: upstream_tls_pb2.UpstreamTls) -> checks.Found:
     """Every rule that the section breaks, in the order of its fields."""
     if section.mode == _DISABLE:
         for field, _ in section.ListFields():
@@ -44,7 +44,7 @@ def check(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Fou
         yield from checks.required_port(f"{at}.port", section.tunnel.port, {})
 
 
-def _trust(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Found:
+def _trust(where: str, section: upstream_tls_pb2.UpstreamTls) -> checks.Found:
     """What an endpoint's certificate must be."""
     hashes = section.public_key_hashes or section.certificate_hashes
     elsewhere = section.ca_secret or section.system_authorities
@@ -83,10 +83,10 @@ _TRUST = (
 
 
 def _json_name(field: str) -> str:
-    return destination_policy_pb2.UpstreamTls.DESCRIPTOR.fields_by_name[field].json_name
+    return upstream_tls_pb2.UpstreamTls.DESCRIPTOR.fields_by_name[field].json_name
 
 
-def _versions(where: str, section: destination_policy_pb2.UpstreamTls) -> checks.Found:
+def _versions(where: str, section: upstream_tls_pb2.UpstreamTls) -> checks.Found:
     if section.max_version and section.max_version < section.min_version:
         older = "must not be older than minVersion"
         yield from checks.broken(f"{where}.maxVersion", older)

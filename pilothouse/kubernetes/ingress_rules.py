@@ -11,7 +11,7 @@ import functools
 import hashlib
 from typing import Literal
 
-from pilothouse.api.config.v1alpha1 import route_rule_pb2
+from pilothouse.api.config.v1alpha1 import matches_pb2, route_rule_pb2
 from pilothouse.config import codec, objects
 from pilothouse.model import keys
 
@@ -143,14 +143,14 @@ def _send(destination: route_rule_pb2.Destination, target: Target) -> None:
         destination.port = target.port
 
 
-def _authority(place: Place) -> route_rule_pb2.HeaderMatch | None:
+def _authority(place: Place) -> matches_pb2.HeaderMatch | None:
     """The test that a wildcard of Ingress needs: it stands for one label, not for any number."""
     wildcard = place.below or (place.host if place.host.startswith("*.") else "")
     if not wildcard:
         return None
     labels = r"[^.:]+(\.[^.:]+)+" if place.below else "[^.:]+"
     suffix = wildcard.removeprefix("*").replace(".", r"\.")
-    return route_rule_pb2.HeaderMatch(name=":authority", regex=f"(?i){labels}{suffix}{_PORT}")
+    return matches_pb2.HeaderMatch(name=":authority", regex=f"(?i){labels}{suffix}{_PORT}")
 
 
 def name(ingress: str, place: Place, *, redirects: bool) -> str:

@@ -10,7 +10,7 @@ import dataclasses
 import re
 from typing import Final
 
-from pilothouse.api.config.v1alpha1 import route_rule_pb2
+from pilothouse.api.config.v1alpha1 import matches_pb2
 from pilothouse.routing import header_tests, parsed, plan
 
 _PATH_RANK: Final[dict[plan.PathKind, int]] = {
@@ -29,7 +29,7 @@ _HIGHEST: Final = 2**63 - 2
 
 
 def match(
-    message: route_rule_pb2.HttpMatch,
+    message: matches_pb2.HttpMatch,
     position: int = 0,
     clients: parsed.Clients = parsed.EVERYBODY,
     *,
@@ -66,7 +66,7 @@ def match(
 
 
 def _precedence(
-    match: plan.RouteMatch, path: route_rule_pb2.PathMatch, *, grpc: bool
+    match: plan.RouteMatch, path: matches_pb2.PathMatch, *, grpc: bool
 ) -> tuple[int, ...]:
     written = getattr(path, path.WhichOneof("test") or "exact")
     if match.path_kind == "template":
@@ -84,7 +84,7 @@ def _precedence(
     )
 
 
-def _path(path: route_rule_pb2.PathMatch) -> tuple[plan.PathKind, str]:
+def _path(path: matches_pb2.PathMatch) -> tuple[plan.PathKind, str]:
     match path.WhichOneof("test"):
         case "exact":
             return "exact", path.exact
@@ -102,7 +102,7 @@ def _path(path: route_rule_pb2.PathMatch) -> tuple[plan.PathKind, str]:
             return "any", ""
 
 
-def header(header: route_rule_pb2.HeaderMatch) -> plan.HeaderMatch:
+def header(header: matches_pb2.HeaderMatch) -> plan.HeaderMatch:
     """Read the test of one header."""
     name = header.name.lower()
     kind: header_tests.StringKind = "exact"
@@ -134,7 +134,7 @@ def header(header: route_rule_pb2.HeaderMatch) -> plan.HeaderMatch:
     )
 
 
-def _query(parameter: route_rule_pb2.QueryParameterMatch) -> plan.QueryMatch:
+def _query(parameter: matches_pb2.QueryParameterMatch) -> plan.QueryMatch:
     name = parameter.name
     match parameter.WhichOneof("test"):
         case "prefix":
@@ -147,7 +147,7 @@ def _query(parameter: route_rule_pb2.QueryParameterMatch) -> plan.QueryMatch:
             return plan.QueryMatch(name=name, kind="exact", value=parameter.exact)
 
 
-def _cookie(cookie: route_rule_pb2.CookieMatch) -> plan.HeaderMatch:
+def _cookie(cookie: matches_pb2.CookieMatch) -> plan.HeaderMatch:
     """A test of the header that has all cookies: `a=1; b=2` (RFC 6265, section 4.2.1)."""
     match cookie.WhichOneof("test"):
         case "prefix":
@@ -164,7 +164,7 @@ def _cookie(cookie: route_rule_pb2.CookieMatch) -> plan.HeaderMatch:
     )
 
 
-def _authority(host: route_rule_pb2.HostMatch) -> plan.HeaderMatch:
+def _authority(host: matches_pb2.HostMatch) -> plan.HeaderMatch:
     """A test of the host without its port, in either case."""
     match host.WhichOneof("test"):
         case "prefix":

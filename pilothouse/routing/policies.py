@@ -9,7 +9,11 @@ from typing import Any, Literal, cast
 
 from google.protobuf import duration_pb2, message
 
-from pilothouse.api.config.v1alpha1 import destination_policy_pb2
+from pilothouse.api.config.v1alpha1 import (
+    destination_policy_pb2,
+    health_check_pb2,
+    upstream_tls_pb2,
+)
 from pilothouse.config import objects
 from pilothouse.model import keys, secrets
 from pilothouse.routing import parsed, readers, upstreams
@@ -138,7 +142,7 @@ def _outlier_detection(
 
 
 def _health_check(
-    section: destination_policy_pb2.HealthCheck,
+    section: health_check_pb2.HealthCheck,
 ) -> upstreams.HealthCheck | None:
     given = _given(section)
     kind = section.WhichOneof("check")
@@ -150,7 +154,7 @@ def _health_check(
     return upstreams.HealthCheck(check=_check(section), **given)
 
 
-def _check(section: destination_policy_pb2.HealthCheck) -> upstreams.Check:
+def _check(section: health_check_pb2.HealthCheck) -> upstreams.Check:
     match section.WhichOneof("check"):
         case "http":
             statuses = _statuses(section.http.statuses)
@@ -163,7 +167,7 @@ def _check(section: destination_policy_pb2.HealthCheck) -> upstreams.Check:
 
 
 def _statuses(
-    ranges: Iterable[destination_policy_pb2.StatusRange],
+    ranges: Iterable[health_check_pb2.StatusRange],
 ) -> tuple[tuple[int, int], ...]:
     return tuple((one.first, one.last if one.HasField("last") else one.first) for one in ranges)
 
@@ -232,13 +236,13 @@ def _compared(label: str) -> tuple[str, str | None]:
 
 
 _TLS_VERSIONS: dict[int, upstreams.TlsVersion] = {
-    destination_policy_pb2.UpstreamTls.VERSION_TLS_1_2: "1.2",
-    destination_policy_pb2.UpstreamTls.VERSION_TLS_1_3: "1.3",
+    upstream_tls_pb2.UpstreamTls.VERSION_TLS_1_2: "1.2",
+    upstream_tls_pb2.UpstreamTls.VERSION_TLS_1_3: "1.3",
 }
 
 
-def _tls(section: destination_policy_pb2.UpstreamTls, *, namespace: str) -> upstreams.Tls | None:
-    if section.mode == destination_policy_pb2.UpstreamTls.MODE_DISABLE:
+def _tls(section: upstream_tls_pb2.UpstreamTls, *, namespace: str) -> upstreams.Tls | None:
+    if section.mode == upstream_tls_pb2.UpstreamTls.MODE_DISABLE:
         return None
     hashed = bool(section.public_key_hashes or section.certificate_hashes)
     authority = secrets.SecretKey(namespace, section.ca_secret) if section.ca_secret else None

@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar, cast
 
-from pilothouse.api.config.v1alpha1 import route_rule_pb2
+from pilothouse.api.config.v1alpha1 import matches_pb2, route_rule_pb2
 from pilothouse.config import grpc_routes, objects
 from pilothouse.model import keys
 from pilothouse.routing import http_actions, http_matches, names, parsed, plan, readers, treatments
@@ -17,8 +17,8 @@ _IDLE_TIMEOUT_MS = 3_600_000
 _UDP_IDLE_TIMEOUT_MS = 60_000
 
 _Match = (
-    route_rule_pb2.HttpMatch
-    | route_rule_pb2.GrpcMatch
+    matches_pb2.HttpMatch
+    | matches_pb2.GrpcMatch
     | route_rule_pb2.TlsMatch
     | route_rule_pb2.TcpMatch
 )
@@ -83,7 +83,7 @@ def _route(
         ),
         matches=tuple(
             http_matches.match(match, position, _clients(match, rule.namespace), grpc=grpc >= 0)
-            for position, match in enumerate(route.matches or (route_rule_pb2.HttpMatch(),))
+            for position, match in enumerate(route.matches or (matches_pb2.HttpMatch(),))
         ),
         destinations=_destinations(route.destinations, rule),
         mirrors=tuple(

@@ -9,6 +9,7 @@ from google.protobuf import duration_pb2
 
 from pilothouse.api.config.v1alpha1 import (
     destination_policy_pb2,
+    matches_pb2,
     mesh_gateway_pb2,
     route_rule_pb2,
 )
@@ -54,8 +55,8 @@ def test_a_rule_is_read_into_the_message_of_its_proto():
             route_rule_pb2.HttpRoute(
                 name="testers",
                 matches=[
-                    route_rule_pb2.HttpMatch(
-                        headers=[route_rule_pb2.HeaderMatch(name="x-user", exact="jason")]
+                    matches_pb2.HttpMatch(
+                        headers=[matches_pb2.HeaderMatch(name="x-user", exact="jason")]
                     )
                 ],
                 destinations=[

@@ -24,11 +24,13 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from pilothouse.api.config.v1alpha1 import health_check_pb2 as pilothouse_dot_api_dot_config_dot_v1alpha1_dot_health__check__pb2
 from pilothouse.api.config.v1alpha1 import metadata_pb2 as pilothouse_dot_api_dot_config_dot_v1alpha1_dot_metadata__pb2
+from pilothouse.api.config.v1alpha1 import upstream_tls_pb2 as pilothouse_dot_api_dot_config_dot_v1alpha1_dot_upstream__tls__pb2
 from pilothouse.api.status.v1alpha1 import status_pb2 as pilothouse_dot_api_dot_status_dot_v1alpha1_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n7pilothouse/api/config/v1alpha1/destination_policy.proto\x12\x1epilothouse.api.config.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a-pilothouse/api/config/v1alpha1/metadata.proto\x1a+pilothouse/api/status/v1alpha1/status.proto\"\xce\x01\n\x11\x44\x65stinationPolicy\x12<\n\x08metadata\x18\x01 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.ObjectMeta\x12\x43\n\x04spec\x18\x02 \x01(\x0b\x32\x35.pilothouse.api.config.v1alpha1.DestinationPolicySpec\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32&.pilothouse.api.status.v1alpha1.Status\"\xb7\x06\n\x15\x44\x65stinationPolicySpec\x12\x11\n\x07service\x18\x01 \x01(\tH\x00\x12\x1a\n\x10\x65xternal_service\x18\r \x01(\tH\x00\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12Q\n\x06labels\x18\x03 \x03(\x0b\x32\x41.pilothouse.api.config.v1alpha1.DestinationPolicySpec.LabelsEntry\x12\x32\n\x0f\x63onnect_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x43\n\rload_balancer\x18\x05 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.LoadBalancer\x12G\n\x0f\x63ircuit_breaker\x18\x06 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.CircuitBreaker\x12K\n\x11outlier_detection\x18\x07 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.OutlierDetection\x12\x41\n\x0chealth_check\x18\x08 \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.HealthCheck\x12G\n\x0f\x63onnection_pool\x18\t \x01(\x0b\x32..pilothouse.api.config.v1alpha1.ConnectionPool\x12@\n\x08locality\x18\n \x01(\x0b\x32..pilothouse.api.config.v1alpha1.LocalityPolicy\x12\x38\n\x03tls\x18\x0b \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.UpstreamTls\x12\x39\n\x05ports\x18\x0c \x03(\x0b\x32*.pilothouse.api.config.v1alpha1.PortPolicy\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x08\n\x06target\"\xf4\x03\n\x0cLoadBalancer\x12\x43\n\x06policy\x18\x01 \x01(\x0e\x32\x33.pilothouse.api.config.v1alpha1.LoadBalancer.Policy\x12 \n\x13min_healthy_percent\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x38\n\x07hash_by\x18\x03 \x03(\x0b\x32\'.pilothouse.api.config.v1alpha1.HashKey\x12\x1a\n\rring_min_size\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1e\n\x11maglev_table_size\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x36\n\x06warmup\x18\x06 \x01(\x0b\x32&.pilothouse.api.config.v1alpha1.Warmup\"\x8e\x01\n\x06Policy\x12\x16\n\x12POLICY_UNSPECIFIED\x10\x00\x12\x18\n\x14POLICY_LEAST_REQUEST\x10\x01\x12\x16\n\x12POLICY_ROUND_ROBIN\x10\x02\x12\x11\n\rPOLICY_RANDOM\x10\x03\x12\x14\n\x10POLICY_RING_HASH\x10\x04\x12\x11\n\rPOLICY_MAGLEV\x10\x05\x42\x16\n\x14_min_healthy_percentB\x10\n\x0e_ring_min_sizeB\x14\n\x12_maglev_table_size\"\x97\x02\n\x0e\x43ircuitBreaker\x12\x1c\n\x0fmax_connections\x18\x01 \x01(\rH\x00\x88\x01\x01\x12!\n\x14max_pending_requests\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x19\n\x0cmax_requests\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x18\n\x0bmax_retries\x18\x04 \x01(\rH\x03\x88\x01\x01\x12\x41\n\x0cretry_budget\x18\x05 \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.RetryBudgetB\x12\n\x10_max_connectionsB\x17\n\x15_max_pending_requestsB\x0f\n\r_max_requestsB\x0e\n\x0c_max_retries\"a\n\x0bRetryBudget\x12\x14\n\x07percent\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x0fmin_concurrency\x18\x02 \x01(\rH\x01\x88\x01\x01\x42\n\n\x08_percentB\x12\n\x10_min_concurrency\"\xff\x03\n\x10OutlierDetection\x12\x1c\n\x0f\x63onsecutive_5xx\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\'\n\x1a\x63onsecutive_gateway_errors\x18\x02 \x01(\rH\x01\x88\x01\x01\x12.\n!consecutive_local_origin_failures\x18\x03 \x01(\rH\x02\x88\x01\x01\x12+\n\x08interval\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12\x62\x61se_ejection_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11max_ejection_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12!\n\x14max_ejection_percent\x18\x07 \x01(\rH\x03\x88\x01\x01\x12\x45\n\x10\x66\x61ilure_statuses\x18\x08 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.StatusRangeB\x12\n\x10_consecutive_5xxB\x1d\n\x1b_consecutive_gateway_errorsB$\n\"_consecutive_local_origin_failuresB\x17\n\x15_max_ejection_percent\"\xd2\x03\n\x0bHealthCheck\x12?\n\x04http\x18\x01 \x01(\x0b\x32/.pilothouse.api.config.v1alpha1.HttpHealthCheckH\x00\x12=\n\x03tcp\x18\x02 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.TcpHealthCheckH\x00\x12?\n\x04grpc\x18\x03 \x01(\x0b\x32/.pilothouse.api.config.v1alpha1.GrpcHealthCheckH\x00\x12*\n\x07timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08interval\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\ridle_interval\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12 \n\x13unhealthy_threshold\x18\x06 \x01(\rH\x01\x88\x01\x01\x12\x1e\n\x11healthy_threshold\x18\x07 \x01(\rH\x02\x88\x01\x01\x42\x07\n\x05\x63heckB\x16\n\x14_unhealthy_thresholdB\x14\n\x12_healthy_threshold\"l\n\x0fHttpHealthCheck\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12=\n\x08statuses\x18\x03 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.StatusRange\"8\n\x0bStatusRange\x12\r\n\x05\x66irst\x18\x01 \x01(\r\x12\x11\n\x04last\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\x07\n\x05_last\"\x10\n\x0eTcpHealthCheck\"\"\n\x0fGrpcHealthCheck\x12\x0f\n\x07service\x18\x01 \x01(\t\"\x87\x06\n\x0e\x43onnectionPool\x12P\n\x0chttp_version\x18\x01 \x01(\x0e\x32:.pilothouse.api.config.v1alpha1.ConnectionPool.HttpVersion\x12(\n\x1bmax_requests_per_connection\x18\x02 \x01(\rH\x00\x88\x01\x01\x12/\n\x0cidle_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0cmax_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12#\n\x16max_concurrent_streams\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x43\n\rtcp_keepalive\x18\x06 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.TcpKeepalive\x12G\n\x0fhttp2_keepalive\x18\x07 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.Http2Keepalive\x12T\n\x0eproxy_protocol\x18\x08 \x01(\x0e\x32<.pilothouse.api.config.v1alpha1.ConnectionPool.ProxyProtocol\"t\n\x0bHttpVersion\x12\x1c\n\x18HTTP_VERSION_UNSPECIFIED\x10\x00\x12\x16\n\x12HTTP_VERSION_HTTP1\x10\x01\x12\x16\n\x12HTTP_VERSION_HTTP2\x10\x02\x12\x17\n\x13HTTP_VERSION_CLIENT\x10\x03\"]\n\rProxyProtocol\x12\x1e\n\x1aPROXY_PROTOCOL_UNSPECIFIED\x10\x00\x12\x15\n\x11PROXY_PROTOCOL_V1\x10\x01\x12\x15\n\x11PROXY_PROTOCOL_V2\x10\x02\x42\x1e\n\x1c_max_requests_per_connectionB\x19\n\x17_max_concurrent_streams\"\x84\x01\n\x0cTcpKeepalive\x12\x13\n\x06probes\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\'\n\x04time\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationB\t\n\x07_probes\"i\n\x0eHttp2Keepalive\x12+\n\x08interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x90\x01\n\x07HashKey\x12\x10\n\x06header\x18\x01 \x01(\tH\x00\x12<\n\x06\x63ookie\x18\x02 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.HashCookieH\x00\x12\x19\n\x0fquery_parameter\x18\x03 \x01(\tH\x00\x12\x13\n\tsource_ip\x18\x04 \x01(\x08H\x00\x42\x05\n\x03key\"\xb1\x02\n\nHashCookie\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04path\x18\x03 \x01(\t\x12\x0e\n\x06\x64omain\x18\x04 \x01(\t\x12\x46\n\tsame_site\x18\x05 \x01(\x0e\x32\x33.pilothouse.api.config.v1alpha1.HashCookie.SameSite\x12\x0e\n\x06secure\x18\x06 \x01(\x08\x12\x13\n\x0bpartitioned\x18\x07 \x01(\x08\"b\n\x08SameSite\x12\x19\n\x15SAME_SITE_UNSPECIFIED\x10\x00\x12\x14\n\x10SAME_SITE_STRICT\x10\x01\x12\x11\n\rSAME_SITE_LAX\x10\x02\x12\x12\n\x0eSAME_SITE_NONE\x10\x03\"\x87\x01\n\x06Warmup\x12+\n\x08\x64uration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x0bmin_percent\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x17\n\naggression\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\x0e\n\x0c_min_percentB\r\n\x0b_aggression\"\xf0\x01\n\x0eLocalityPolicy\x12\x44\n\x08\x66\x61ilover\x18\x01 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.LocalityFailoverH\x00\x12L\n\x0c\x64istribution\x18\x02 \x01(\x0b\x32\x34.pilothouse.api.config.v1alpha1.LocalityDistributionH\x00\x12\x43\n\nzone_aware\x18\x03 \x01(\x0b\x32-.pilothouse.api.config.v1alpha1.ZoneAwarenessH\x00\x42\x05\n\x03way\"c\n\x10LocalityFailover\x12?\n\x07regions\x18\x01 \x03(\x0b\x32..pilothouse.api.config.v1alpha1.RegionFailover\x12\x0e\n\x06labels\x18\x02 \x03(\t\"*\n\x0eRegionFailover\x12\x0c\n\x04\x66rom\x18\x01 \x01(\t\x12\n\n\x02to\x18\x02 \x01(\t\"\xc3\x01\n\rZoneAwareness\x12\x14\n\x07percent\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x1a\n\rmin_endpoints\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x1e\n\x16\x66\x61il_below_min_healthy\x18\x03 \x01(\x08\x12\x42\n\x08\x66\x61ilover\x18\x04 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.LocalityFailoverB\n\n\x08_percentB\x10\n\x0e_min_endpoints\"V\n\x14LocalityDistribution\x12>\n\x06shares\x18\x01 \x03(\x0b\x32..pilothouse.api.config.v1alpha1.LocalityShares\"\x8d\x01\n\x0eLocalityShares\x12\x0c\n\x04\x66rom\x18\x01 \x01(\t\x12\x42\n\x02to\x18\x02 \x03(\x0b\x32\x36.pilothouse.api.config.v1alpha1.LocalityShares.ToEntry\x1a)\n\x07ToEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\xcf\x05\n\x0bUpstreamTls\x12>\n\x04mode\x18\x01 \x01(\x0e\x32\x30.pilothouse.api.config.v1alpha1.UpstreamTls.Mode\x12\x0b\n\x03sni\x18\x02 \x01(\t\x12\x17\n\x0f\x63\x61_certificates\x18\x03 \x01(\t\x12\x19\n\x11subject_alt_names\x18\x04 \x03(\t\x12\x1a\n\x12\x63lient_certificate\x18\x05 \x01(\t\x12\x1c\n\x14insecure_skip_verify\x18\x06 \x01(\x08\x12H\n\x0bmin_version\x18\x07 \x01(\x0e\x32\x33.pilothouse.api.config.v1alpha1.UpstreamTls.Version\x12H\n\x0bmax_version\x18\x08 \x01(\x0e\x32\x33.pilothouse.api.config.v1alpha1.UpstreamTls.Version\x12\x15\n\rcipher_suites\x18\t \x03(\t\x12\x19\n\x11public_key_hashes\x18\n \x03(\t\x12\x1a\n\x12\x63\x65rtificate_hashes\x18\x0b \x03(\t\x12\x18\n\x10revocation_lists\x18\x0c \x01(\t\x12\x11\n\tca_secret\x18\r \x01(\t\x12:\n\x06tunnel\x18\x0e \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.HttpTunnel\x12\x1a\n\x12system_authorities\x18\x0f \x01(\x08\"P\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bMODE_SIMPLE\x10\x01\x12\x0f\n\x0bMODE_MUTUAL\x10\x02\x12\x10\n\x0cMODE_DISABLE\x10\x03\"L\n\x07Version\x12\x17\n\x13VERSION_UNSPECIFIED\x10\x00\x12\x13\n\x0fVERSION_TLS_1_2\x10\x01\x12\x13\n\x0fVERSION_TLS_1_3\x10\x02\".\n\nHttpTunnel\x12\x12\n\nip_address\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\"\xb1\x04\n\nPortPolicy\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\x32\n\x0f\x63onnect_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x43\n\rload_balancer\x18\x05 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.LoadBalancer\x12G\n\x0f\x63ircuit_breaker\x18\x06 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.CircuitBreaker\x12K\n\x11outlier_detection\x18\x07 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.OutlierDetection\x12\x41\n\x0chealth_check\x18\x08 \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.HealthCheck\x12G\n\x0f\x63onnection_pool\x18\t \x01(\x0b\x32..pilothouse.api.config.v1alpha1.ConnectionPool\x12@\n\x08locality\x18\n \x01(\x0b\x32..pilothouse.api.config.v1alpha1.LocalityPolicy\x12\x38\n\x03tls\x18\x0b \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.UpstreamTlsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n7pilothouse/api/config/v1alpha1/destination_policy.proto\x12\x1epilothouse.api.config.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x31pilothouse/api/config/v1alpha1/health_check.proto\x1a-pilothouse/api/config/v1alpha1/metadata.proto\x1a\x31pilothouse/api/config/v1alpha1/upstream_tls.proto\x1a+pilothouse/api/status/v1alpha1/status.proto\"\xce\x01\n\x11\x44\x65stinationPolicy\x12<\n\x08metadata\x18\x01 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.ObjectMeta\x12\x43\n\x04spec\x18\x02 \x01(\x0b\x32\x35.pilothouse.api.config.v1alpha1.DestinationPolicySpec\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32&.pilothouse.api.status.v1alpha1.Status\"\xb7\x06\n\x15\x44\x65stinationPolicySpec\x12\x11\n\x07service\x18\x01 \x01(\tH\x00\x12\x1a\n\x10\x65xternal_service\x18\r \x01(\tH\x00\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12Q\n\x06labels\x18\x03 \x03(\x0b\x32\x41.pilothouse.api.config.v1alpha1.DestinationPolicySpec.LabelsEntry\x12\x32\n\x0f\x63onnect_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x43\n\rload_balancer\x18\x05 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.LoadBalancer\x12G\n\x0f\x63ircuit_breaker\x18\x06 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.CircuitBreaker\x12K\n\x11outlier_detection\x18\x07 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.OutlierDetection\x12\x41\n\x0chealth_check\x18\x08 \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.HealthCheck\x12G\n\x0f\x63onnection_pool\x18\t \x01(\x0b\x32..pilothouse.api.config.v1alpha1.ConnectionPool\x12@\n\x08locality\x18\n \x01(\x0b\x32..pilothouse.api.config.v1alpha1.LocalityPolicy\x12\x38\n\x03tls\x18\x0b \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.UpstreamTls\x12\x39\n\x05ports\x18\x0c \x03(\x0b\x32*.pilothouse.api.config.v1alpha1.PortPolicy\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x08\n\x06target\"\xf4\x03\n\x0cLoadBalancer\x12\x43\n\x06policy\x18\x01 \x01(\x0e\x32\x33.pilothouse.api.config.v1alpha1.LoadBalancer.Policy\x12 \n\x13min_healthy_percent\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x38\n\x07hash_by\x18\x03 \x03(\x0b\x32\'.pilothouse.api.config.v1alpha1.HashKey\x12\x1a\n\rring_min_size\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x1e\n\x11maglev_table_size\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x36\n\x06warmup\x18\x06 \x01(\x0b\x32&.pilothouse.api.config.v1alpha1.Warmup\"\x8e\x01\n\x06Policy\x12\x16\n\x12POLICY_UNSPECIFIED\x10\x00\x12\x18\n\x14POLICY_LEAST_REQUEST\x10\x01\x12\x16\n\x12POLICY_ROUND_ROBIN\x10\x02\x12\x11\n\rPOLICY_RANDOM\x10\x03\x12\x14\n\x10POLICY_RING_HASH\x10\x04\x12\x11\n\rPOLICY_MAGLEV\x10\x05\x42\x16\n\x14_min_healthy_percentB\x10\n\x0e_ring_min_sizeB\x14\n\x12_maglev_table_size\"\x97\x02\n\x0e\x43ircuitBreaker\x12\x1c\n\x0fmax_connections\x18\x01 \x01(\rH\x00\x88\x01\x01\x12!\n\x14max_pending_requests\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x19\n\x0cmax_requests\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x18\n\x0bmax_retries\x18\x04 \x01(\rH\x03\x88\x01\x01\x12\x41\n\x0cretry_budget\x18\x05 \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.RetryBudgetB\x12\n\x10_max_connectionsB\x17\n\x15_max_pending_requestsB\x0f\n\r_max_requestsB\x0e\n\x0c_max_retries\"a\n\x0bRetryBudget\x12\x14\n\x07percent\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x0fmin_concurrency\x18\x02 \x01(\rH\x01\x88\x01\x01\x42\n\n\x08_percentB\x12\n\x10_min_concurrency\"\xff\x03\n\x10OutlierDetection\x12\x1c\n\x0f\x63onsecutive_5xx\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\'\n\x1a\x63onsecutive_gateway_errors\x18\x02 \x01(\rH\x01\x88\x01\x01\x12.\n!consecutive_local_origin_failures\x18\x03 \x01(\rH\x02\x88\x01\x01\x12+\n\x08interval\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x12\x62\x61se_ejection_time\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11max_ejection_time\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12!\n\x14max_ejection_percent\x18\x07 \x01(\rH\x03\x88\x01\x01\x12\x45\n\x10\x66\x61ilure_statuses\x18\x08 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.StatusRangeB\x12\n\x10_consecutive_5xxB\x1d\n\x1b_consecutive_gateway_errorsB$\n\"_consecutive_local_origin_failuresB\x17\n\x15_max_ejection_percent\"\x87\x06\n\x0e\x43onnectionPool\x12P\n\x0chttp_version\x18\x01 \x01(\x0e\x32:.pilothouse.api.config.v1alpha1.ConnectionPool.HttpVersion\x12(\n\x1bmax_requests_per_connection\x18\x02 \x01(\rH\x00\x88\x01\x01\x12/\n\x0cidle_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0cmax_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12#\n\x16max_concurrent_streams\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x43\n\rtcp_keepalive\x18\x06 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.TcpKeepalive\x12G\n\x0fhttp2_keepalive\x18\x07 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.Http2Keepalive\x12T\n\x0eproxy_protocol\x18\x08 \x01(\x0e\x32<.pilothouse.api.config.v1alpha1.ConnectionPool.ProxyProtocol\"t\n\x0bHttpVersion\x12\x1c\n\x18HTTP_VERSION_UNSPECIFIED\x10\x00\x12\x16\n\x12HTTP_VERSION_HTTP1\x10\x01\x12\x16\n\x12HTTP_VERSION_HTTP2\x10\x02\x12\x17\n\x13HTTP_VERSION_CLIENT\x10\x03\"]\n\rProxyProtocol\x12\x1e\n\x1aPROXY_PROTOCOL_UNSPECIFIED\x10\x00\x12\x15\n\x11PROXY_PROTOCOL_V1\x10\x01\x12\x15\n\x11PROXY_PROTOCOL_V2\x10\x02\x42\x1e\n\x1c_max_requests_per_connectionB\x19\n\x17_max_concurrent_streams\"\x84\x01\n\x0cTcpKeepalive\x12\x13\n\x06probes\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\'\n\x04time\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x08interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationB\t\n\x07_probes\"i\n\x0eHttp2Keepalive\x12+\n\x08interval\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x90\x01\n\x07HashKey\x12\x10\n\x06header\x18\x01 \x01(\tH\x00\x12<\n\x06\x63ookie\x18\x02 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.HashCookieH\x00\x12\x19\n\x0fquery_parameter\x18\x03 \x01(\tH\x00\x12\x13\n\tsource_ip\x18\x04 \x01(\x08H\x00\x42\x05\n\x03key\"\xb1\x02\n\nHashCookie\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x03ttl\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04path\x18\x03 \x01(\t\x12\x0e\n\x06\x64omain\x18\x04 \x01(\t\x12\x46\n\tsame_site\x18\x05 \x01(\x0e\x32\x33.pilothouse.api.config.v1alpha1.HashCookie.SameSite\x12\x0e\n\x06secure\x18\x06 \x01(\x08\x12\x13\n\x0bpartitioned\x18\x07 \x01(\x08\"b\n\x08SameSite\x12\x19\n\x15SAME_SITE_UNSPECIFIED\x10\x00\x12\x14\n\x10SAME_SITE_STRICT\x10\x01\x12\x11\n\rSAME_SITE_LAX\x10\x02\x12\x12\n\x0eSAME_SITE_NONE\x10\x03\"\x87\x01\n\x06Warmup\x12+\n\x08\x64uration\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x0bmin_percent\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x17\n\naggression\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\x0e\n\x0c_min_percentB\r\n\x0b_aggression\"\xf0\x01\n\x0eLocalityPolicy\x12\x44\n\x08\x66\x61ilover\x18\x01 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.LocalityFailoverH\x00\x12L\n\x0c\x64istribution\x18\x02 \x01(\x0b\x32\x34.pilothouse.api.config.v1alpha1.LocalityDistributionH\x00\x12\x43\n\nzone_aware\x18\x03 \x01(\x0b\x32-.pilothouse.api.config.v1alpha1.ZoneAwarenessH\x00\x42\x05\n\x03way\"c\n\x10LocalityFailover\x12?\n\x07regions\x18\x01 \x03(\x0b\x32..pilothouse.api.config.v1alpha1.RegionFailover\x12\x0e\n\x06labels\x18\x02 \x03(\t\"*\n\x0eRegionFailover\x12\x0c\n\x04\x66rom\x18\x01 \x01(\t\x12\n\n\x02to\x18\x02 \x01(\t\"\xc3\x01\n\rZoneAwareness\x12\x14\n\x07percent\x18\x01 \x01(\rH\x00\x88\x01\x01\x12\x1a\n\rmin_endpoints\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x1e\n\x16\x66\x61il_below_min_healthy\x18\x03 \x01(\x08\x12\x42\n\x08\x66\x61ilover\x18\x04 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.LocalityFailoverB\n\n\x08_percentB\x10\n\x0e_min_endpoints\"V\n\x14LocalityDistribution\x12>\n\x06shares\x18\x01 \x03(\x0b\x32..pilothouse.api.config.v1alpha1.LocalityShares\"\x8d\x01\n\x0eLocalityShares\x12\x0c\n\x04\x66rom\x18\x01 \x01(\t\x12\x42\n\x02to\x18\x02 \x03(\x0b\x32\x36.pilothouse.api.config.v1alpha1.LocalityShares.ToEntry\x1a)\n\x07ToEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\xb1\x04\n\nPortPolicy\x12\x0c\n\x04port\x18\x01 \x01(\r\x12\x32\n\x0f\x63onnect_timeout\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x43\n\rload_balancer\x18\x05 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.LoadBalancer\x12G\n\x0f\x63ircuit_breaker\x18\x06 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.CircuitBreaker\x12K\n\x11outlier_detection\x18\x07 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.OutlierDetection\x12\x41\n\x0chealth_check\x18\x08 \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.HealthCheck\x12G\n\x0f\x63onnection_pool\x18\t \x01(\x0b\x32..pilothouse.api.config.v1alpha1.ConnectionPool\x12@\n\x08locality\x18\n \x01(\x0b\x32..pilothouse.api.config.v1alpha1.LocalityPolicy\x12\x38\n\x03tls\x18\x0b \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.UpstreamTlsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,72 +41,54 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESTINATIONPOLICYSPEC_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_LOCALITYSHARES_TOENTRY']._loaded_options = None
   _globals['_LOCALITYSHARES_TOENTRY']._serialized_options = b'8\001'
-  _globals['_DESTINATIONPOLICY']._serialized_start=216
-  _globals['_DESTINATIONPOLICY']._serialized_end=422
-  _globals['_DESTINATIONPOLICYSPEC']._serialized_start=425
-  _globals['_DESTINATIONPOLICYSPEC']._serialized_end=1248
-  _globals['_DESTINATIONPOLICYSPEC_LABELSENTRY']._serialized_start=1193
-  _globals['_DESTINATIONPOLICYSPEC_LABELSENTRY']._serialized_end=1238
-  _globals['_LOADBALANCER']._serialized_start=1251
-  _globals['_LOADBALANCER']._serialized_end=1751
-  _globals['_LOADBALANCER_POLICY']._serialized_start=1545
-  _globals['_LOADBALANCER_POLICY']._serialized_end=1687
-  _globals['_CIRCUITBREAKER']._serialized_start=1754
-  _globals['_CIRCUITBREAKER']._serialized_end=2033
-  _globals['_RETRYBUDGET']._serialized_start=2035
-  _globals['_RETRYBUDGET']._serialized_end=2132
-  _globals['_OUTLIERDETECTION']._serialized_start=2135
-  _globals['_OUTLIERDETECTION']._serialized_end=2646
-  _globals['_HEALTHCHECK']._serialized_start=2649
-  _globals['_HEALTHCHECK']._serialized_end=3115
-  _globals['_HTTPHEALTHCHECK']._serialized_start=3117
-  _globals['_HTTPHEALTHCHECK']._serialized_end=3225
-  _globals['_STATUSRANGE']._serialized_start=3227
-  _globals['_STATUSRANGE']._serialized_end=3283
-  _globals['_TCPHEALTHCHECK']._serialized_start=3285
-  _globals['_TCPHEALTHCHECK']._serialized_end=3301
-  _globals['_GRPCHEALTHCHECK']._serialized_start=3303
-  _globals['_GRPCHEALTHCHECK']._serialized_end=3337
-  _globals['_CONNECTIONPOOL']._serialized_start=3340
-  _globals['_CONNECTIONPOOL']._serialized_end=4115
-  _globals['_CONNECTIONPOOL_HTTPVERSION']._serialized_start=3845
-  _globals['_CONNECTIONPOOL_HTTPVERSION']._serialized_end=3961
-  _globals['_CONNECTIONPOOL_PROXYPROTOCOL']._serialized_start=3963
-  _globals['_CONNECTIONPOOL_PROXYPROTOCOL']._serialized_end=4056
-  _globals['_TCPKEEPALIVE']._serialized_start=4118
-  _globals['_TCPKEEPALIVE']._serialized_end=4250
-  _globals['_HTTP2KEEPALIVE']._serialized_start=4252
-  _globals['_HTTP2KEEPALIVE']._serialized_end=4357
-  _globals['_HASHKEY']._serialized_start=4360
-  _globals['_HASHKEY']._serialized_end=4504
-  _globals['_HASHCOOKIE']._serialized_start=4507
-  _globals['_HASHCOOKIE']._serialized_end=4812
-  _globals['_HASHCOOKIE_SAMESITE']._serialized_start=4714
-  _globals['_HASHCOOKIE_SAMESITE']._serialized_end=4812
-  _globals['_WARMUP']._serialized_start=4815
-  _globals['_WARMUP']._serialized_end=4950
-  _globals['_LOCALITYPOLICY']._serialized_start=4953
-  _globals['_LOCALITYPOLICY']._serialized_end=5193
-  _globals['_LOCALITYFAILOVER']._serialized_start=5195
-  _globals['_LOCALITYFAILOVER']._serialized_end=5294
-  _globals['_REGIONFAILOVER']._serialized_start=5296
-  _globals['_REGIONFAILOVER']._serialized_end=5338
-  _globals['_ZONEAWARENESS']._serialized_start=5341
-  _globals['_ZONEAWARENESS']._serialized_end=5536
-  _globals['_LOCALITYDISTRIBUTION']._serialized_start=5538
-  _globals['_LOCALITYDISTRIBUTION']._serialized_end=5624
-  _globals['_LOCALITYSHARES']._serialized_start=5627
-  _globals['_LOCALITYSHARES']._serialized_end=5768
-  _globals['_LOCALITYSHARES_TOENTRY']._serialized_start=5727
-  _globals['_LOCALITYSHARES_TOENTRY']._serialized_end=5768
-  _globals['_UPSTREAMTLS']._serialized_start=5771
-  _globals['_UPSTREAMTLS']._serialized_end=6490
-  _globals['_UPSTREAMTLS_MODE']._serialized_start=6332
-  _globals['_UPSTREAMTLS_MODE']._serialized_end=6412
-  _globals['_UPSTREAMTLS_VERSION']._serialized_start=6414
-  _globals['_UPSTREAMTLS_VERSION']._serialized_end=6490
-  _globals['_HTTPTUNNEL']._serialized_start=6492
-  _globals['_HTTPTUNNEL']._serialized_end=6538
-  _globals['_PORTPOLICY']._serialized_start=6541
-  _globals['_PORTPOLICY']._serialized_end=7102
+  _globals['_DESTINATIONPOLICY']._serialized_start=318
+  _globals['_DESTINATIONPOLICY']._serialized_end=524
+  _globals['_DESTINATIONPOLICYSPEC']._serialized_start=527
+  _globals['_DESTINATIONPOLICYSPEC']._serialized_end=1350
+  _globals['_DESTINATIONPOLICYSPEC_LABELSENTRY']._serialized_start=1295
+  _globals['_DESTINATIONPOLICYSPEC_LABELSENTRY']._serialized_end=1340
+  _globals['_LOADBALANCER']._serialized_start=1353
+  _globals['_LOADBALANCER']._serialized_end=1853
+  _globals['_LOADBALANCER_POLICY']._serialized_start=1647
+  _globals['_LOADBALANCER_POLICY']._serialized_end=1789
+  _globals['_CIRCUITBREAKER']._serialized_start=1856
+  _globals['_CIRCUITBREAKER']._serialized_end=2135
+  _globals['_RETRYBUDGET']._serialized_start=2137
+  _globals['_RETRYBUDGET']._serialized_end=2234
+  _globals['_OUTLIERDETECTION']._serialized_start=2237
+  _globals['_OUTLIERDETECTION']._serialized_end=2748
+  _globals['_CONNECTIONPOOL']._serialized_start=2751
+  _globals['_CONNECTIONPOOL']._serialized_end=3526
+  _globals['_CONNECTIONPOOL_HTTPVERSION']._serialized_start=3256
+  _globals['_CONNECTIONPOOL_HTTPVERSION']._serialized_end=3372
+  _globals['_CONNECTIONPOOL_PROXYPROTOCOL']._serialized_start=3374
+  _globals['_CONNECTIONPOOL_PROXYPROTOCOL']._serialized_end=3467
+  _globals['_TCPKEEPALIVE']._serialized_start=3529
+  _globals['_TCPKEEPALIVE']._serialized_end=3661
+  _globals['_HTTP2KEEPALIVE']._serialized_start=3663
+  _globals['_HTTP2KEEPALIVE']._serialized_end=3768
+  _globals['_HASHKEY']._serialized_start=3771
+  _globals['_HASHKEY']._serialized_end=3915
+  _globals['_HASHCOOKIE']._serialized_start=3918
+  _globals['_HASHCOOKIE']._serialized_end=4223
+  _globals['_HASHCOOKIE_SAMESITE']._serialized_start=4125
+  _globals['_HASHCOOKIE_SAMESITE']._serialized_end=4223
+  _globals['_WARMUP']._serialized_start=4226
+  _globals['_WARMUP']._serialized_end=4361
+  _globals['_LOCALITYPOLICY']._serialized_start=4364
+  _globals['_LOCALITYPOLICY']._serialized_end=4604
+  _globals['_LOCALITYFAILOVER']._serialized_start=4606
+  _globals['_LOCALITYFAILOVER']._serialized_end=4705
+  _globals['_REGIONFAILOVER']._serialized_start=4707
+  _globals['_REGIONFAILOVER']._serialized_end=4749
+  _globals['_ZONEAWARENESS']._serialized_start=4752
+  _globals['_ZONEAWARENESS']._serialized_end=4947
+  _globals['_LOCALITYDISTRIBUTION']._serialized_start=4949
+  _globals['_LOCALITYDISTRIBUTION']._serialized_end=5035
+  _globals['_LOCALITYSHARES']._serialized_start=5038
+  _globals['_LOCALITYSHARES']._serialized_end=5179
+  _globals['_LOCALITYSHARES_TOENTRY']._serialized_start=5138
+  _globals['_LOCALITYSHARES_TOENTRY']._serialized_end=5179
+  _globals['_PORTPOLICY']._serialized_start=5182
+  _globals['_PORTPOLICY']._serialized_end=5743
 # @@protoc_insertion_point(module_scope)

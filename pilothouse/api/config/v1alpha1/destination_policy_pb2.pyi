@@ -13,7 +13,9 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from pilothouse.api.config.v1alpha1 import health_check_pb2 as _health_check_pb2
 from pilothouse.api.config.v1alpha1 import metadata_pb2 as _metadata_pb2
+from pilothouse.api.config.v1alpha1 import upstream_tls_pb2 as _upstream_tls_pb2
 from pilothouse.api.status.v1alpha1 import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
@@ -128,7 +130,7 @@ class DestinationPolicySpec(_message.Message):
         """Leaves endpoints that fail out for a while. Unset means that none is left out."""
 
     @_builtins.property
-    def health_check(self) -> Global___HealthCheck:
+    def health_check(self) -> _health_check_pb2.HealthCheck:
         """Asks the endpoints how they are. Unset means that they are not asked."""
 
     @_builtins.property
@@ -140,7 +142,7 @@ class DestinationPolicySpec(_message.Message):
         """Which endpoints a proxy prefers, by where it and they are. Unset means that all endpoints are alike. Not for external services."""
 
     @_builtins.property
-    def tls(self) -> Global___UpstreamTls:
+    def tls(self) -> _upstream_tls_pb2.UpstreamTls:
         """TLS between the client proxies and the endpoints. Unset means clear text."""
 
     @_builtins.property
@@ -158,10 +160,10 @@ class DestinationPolicySpec(_message.Message):
         load_balancer: Global___LoadBalancer | None = ...,
         circuit_breaker: Global___CircuitBreaker | None = ...,
         outlier_detection: Global___OutlierDetection | None = ...,
-        health_check: Global___HealthCheck | None = ...,
+        health_check: _health_check_pb2.HealthCheck | None = ...,
         connection_pool: Global___ConnectionPool | None = ...,
         locality: Global___LocalityPolicy | None = ...,
-        tls: Global___UpstreamTls | None = ...,
+        tls: _upstream_tls_pb2.UpstreamTls | None = ...,
         ports: _abc.Iterable[Global___PortPolicy] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "external_service", b"external_service", "health_check", b"health_check", "load_balancer", b"load_balancer", "locality", b"locality", "outlier_detection", b"outlier_detection", "service", b"service", "target", b"target", "tls", b"tls"]  # noqa: Y015
@@ -401,7 +403,7 @@ class OutlierDetection(_message.Message):
         """
 
     @_builtins.property
-    def failure_statuses(self) -> _containers.RepeatedCompositeFieldContainer[Global___StatusRange]:
+    def failure_statuses(self) -> _containers.RepeatedCompositeFieldContainer[_health_check_pb2.StatusRange]:
         """The answers that are failures, in place of 500 to 599: `consecutive5xx` counts these, and `consecutiveGatewayErrors` those of them that
         are 502, 503 or 504. At most 100.
         """
@@ -416,7 +418,7 @@ class OutlierDetection(_message.Message):
         base_ejection_time: _duration_pb2.Duration | None = ...,
         max_ejection_time: _duration_pb2.Duration | None = ...,
         max_ejection_percent: _builtins.int | None = ...,
-        failure_statuses: _abc.Iterable[Global___StatusRange] | None = ...,
+        failure_statuses: _abc.Iterable[_health_check_pb2.StatusRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_consecutive_5xx", b"_consecutive_5xx", "_consecutive_gateway_errors", b"_consecutive_gateway_errors", "_consecutive_local_origin_failures", b"_consecutive_local_origin_failures", "_max_ejection_percent", b"_max_ejection_percent", "base_ejection_time", b"base_ejection_time", "consecutive_5xx", b"consecutive_5xx", "consecutive_gateway_errors", b"consecutive_gateway_errors", "consecutive_local_origin_failures", b"consecutive_local_origin_failures", "interval", b"interval", "max_ejection_percent", b"max_ejection_percent", "max_ejection_time", b"max_ejection_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -440,180 +442,6 @@ class OutlierDetection(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_ejection_percent) -> _WhichOneofReturnType__max_ejection_percent | None: ...
 
 Global___OutlierDetection: _TypeAlias = OutlierDetection  # noqa: Y015
-
-@_typing.final
-class HealthCheck(_message.Message):
-    """Every client proxy asks every endpoint, and sends requests to those that are well. A new endpoint gets requests once it has answered well."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    HTTP_FIELD_NUMBER: _builtins.int
-    TCP_FIELD_NUMBER: _builtins.int
-    GRPC_FIELD_NUMBER: _builtins.int
-    TIMEOUT_FIELD_NUMBER: _builtins.int
-    INTERVAL_FIELD_NUMBER: _builtins.int
-    IDLE_INTERVAL_FIELD_NUMBER: _builtins.int
-    UNHEALTHY_THRESHOLD_FIELD_NUMBER: _builtins.int
-    HEALTHY_THRESHOLD_FIELD_NUMBER: _builtins.int
-    unhealthy_threshold: _builtins.int
-    """So many failures in a row end the requests to an endpoint. Unset means 3. Greater than 0."""
-    healthy_threshold: _builtins.int
-    """So many good answers in a row bring it back; the first check ever needs one only. Unset means 2. Greater than 0."""
-    @_builtins.property
-    def http(self) -> Global___HttpHealthCheck:
-        """By a GET request."""
-
-    @_builtins.property
-    def tcp(self) -> Global___TcpHealthCheck:
-        """By opening a connection."""
-
-    @_builtins.property
-    def grpc(self) -> Global___GrpcHealthCheck:
-        """By gRPC's health protocol (`grpc.health.v1.Health`). On ports that do not speak HTTP/2 a connection is opened instead."""
-
-    @_builtins.property
-    def timeout(self) -> _duration_pb2.Duration:
-        """Time for an answer, in whole milliseconds. Unset means 1 s. Greater than 0."""
-
-    @_builtins.property
-    def interval(self) -> _duration_pb2.Duration:
-        """Time between two checks of an endpoint, in whole milliseconds. Unset means 5 s. Greater than 0."""
-
-    @_builtins.property
-    def idle_interval(self) -> _duration_pb2.Duration:
-        """The same while a proxy has never sent anything to the service, as most of a big mesh have not. Greater than 0.
-        Unset means 1 min, or `interval` when that is longer.
-        """
-
-    def __init__(
-        self,
-        *,
-        http: Global___HttpHealthCheck | None = ...,
-        tcp: Global___TcpHealthCheck | None = ...,
-        grpc: Global___GrpcHealthCheck | None = ...,
-        timeout: _duration_pb2.Duration | None = ...,
-        interval: _duration_pb2.Duration | None = ...,
-        idle_interval: _duration_pb2.Duration | None = ...,
-        unhealthy_threshold: _builtins.int | None = ...,
-        healthy_threshold: _builtins.int | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_healthy_threshold", b"_healthy_threshold", "_unhealthy_threshold", b"_unhealthy_threshold", "check", b"check", "grpc", b"grpc", "healthy_threshold", b"healthy_threshold", "http", b"http", "idle_interval", b"idle_interval", "interval", b"interval", "tcp", b"tcp", "timeout", b"timeout", "unhealthy_threshold", b"unhealthy_threshold"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_healthy_threshold", b"_healthy_threshold", "_unhealthy_threshold", b"_unhealthy_threshold", "check", b"check", "grpc", b"grpc", "healthy_threshold", b"healthy_threshold", "http", b"http", "idle_interval", b"idle_interval", "interval", b"interval", "tcp", b"tcp", "timeout", b"timeout", "unhealthy_threshold", b"unhealthy_threshold"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__healthy_threshold: _TypeAlias = _typing.Literal["healthy_threshold"]  # noqa: Y015
-    _WhichOneofArgType__healthy_threshold: _TypeAlias = _typing.Literal["_healthy_threshold", b"_healthy_threshold"]  # noqa: Y015
-    _WhichOneofReturnType__unhealthy_threshold: _TypeAlias = _typing.Literal["unhealthy_threshold"]  # noqa: Y015
-    _WhichOneofArgType__unhealthy_threshold: _TypeAlias = _typing.Literal["_unhealthy_threshold", b"_unhealthy_threshold"]  # noqa: Y015
-    _WhichOneofReturnType_check: _TypeAlias = _typing.Literal["http", "tcp", "grpc"]  # noqa: Y015
-    _WhichOneofArgType_check: _TypeAlias = _typing.Literal["check", b"check"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__healthy_threshold) -> _WhichOneofReturnType__healthy_threshold | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__unhealthy_threshold) -> _WhichOneofReturnType__unhealthy_threshold | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_check) -> _WhichOneofReturnType_check | None: ...
-
-Global___HealthCheck: _TypeAlias = HealthCheck  # noqa: Y015
-
-@_typing.final
-class HttpHealthCheck(_message.Message):
-    """A check by a GET request."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PATH_FIELD_NUMBER: _builtins.int
-    HOST_FIELD_NUMBER: _builtins.int
-    STATUSES_FIELD_NUMBER: _builtins.int
-    path: _builtins.str
-    """The path, with or without a query. Begins with `/`. Required."""
-    host: _builtins.str
-    """The Host header. Unset means `NAME.NAMESPACE` of the service, or the first host of the external service."""
-    @_builtins.property
-    def statuses(self) -> _containers.RepeatedCompositeFieldContainer[Global___StatusRange]:
-        """The answers that mean that an endpoint is well. Unset means 200."""
-
-    def __init__(
-        self,
-        *,
-        path: _builtins.str = ...,
-        host: _builtins.str = ...,
-        statuses: _abc.Iterable[Global___StatusRange] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "path", b"path", "statuses", b"statuses"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___HttpHealthCheck: _TypeAlias = HttpHealthCheck  # noqa: Y015
-
-@_typing.final
-class StatusRange(_message.Message):
-    """HTTP status codes."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    FIRST_FIELD_NUMBER: _builtins.int
-    LAST_FIELD_NUMBER: _builtins.int
-    first: _builtins.int
-    """The lowest, 100 to 599. Required."""
-    last: _builtins.int
-    """The highest, 100 to 599, not below `first`. Unset means `first`."""
-    def __init__(
-        self,
-        *,
-        first: _builtins.int = ...,
-        last: _builtins.int | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "last", b"last"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last", b"_last", "first", b"first", "last", b"last"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__last: _TypeAlias = _typing.Literal["last"]  # noqa: Y015
-    _WhichOneofArgType__last: _TypeAlias = _typing.Literal["_last", b"_last"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__last) -> _WhichOneofReturnType__last | None: ...
-
-Global___StatusRange: _TypeAlias = StatusRange  # noqa: Y015
-
-@_typing.final
-class TcpHealthCheck(_message.Message):
-    """A check by opening a connection."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___TcpHealthCheck: _TypeAlias = TcpHealthCheck  # noqa: Y015
-
-@_typing.final
-class GrpcHealthCheck(_message.Message):
-    """A check by gRPC's health protocol."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    SERVICE_FIELD_NUMBER: _builtins.int
-    service: _builtins.str
-    """What the request asks for. Unset means the server as a whole."""
-    def __init__(
-        self,
-        *,
-        service: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["service", b"service"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___GrpcHealthCheck: _TypeAlias = GrpcHealthCheck  # noqa: Y015
 
 @_typing.final
 class ConnectionPool(_message.Message):
@@ -1174,187 +1002,6 @@ class LocalityShares(_message.Message):
 Global___LocalityShares: _TypeAlias = LocalityShares  # noqa: Y015
 
 @_typing.final
-class UpstreamTls(_message.Message):
-    """TLS to endpoints."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    class _Mode:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
-
-    class _ModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[UpstreamTls._Mode.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
-        MODE_UNSPECIFIED: UpstreamTls._Mode.ValueType  # 0
-        """As `SIMPLE`."""
-        MODE_SIMPLE: UpstreamTls._Mode.ValueType  # 1
-        """The endpoint shows a certificate, which is verified."""
-        MODE_MUTUAL: UpstreamTls._Mode.ValueType  # 2
-        """The proxy shows one too."""
-        MODE_DISABLE: UpstreamTls._Mode.ValueType  # 3
-        """Clear text, which takes back what a policy without labels says. Nothing else may be set then."""
-
-    class Mode(_Mode, metaclass=_ModeEnumTypeWrapper):
-        """The ways."""
-
-    MODE_UNSPECIFIED: UpstreamTls.Mode.ValueType  # 0
-    """As `SIMPLE`."""
-    MODE_SIMPLE: UpstreamTls.Mode.ValueType  # 1
-    """The endpoint shows a certificate, which is verified."""
-    MODE_MUTUAL: UpstreamTls.Mode.ValueType  # 2
-    """The proxy shows one too."""
-    MODE_DISABLE: UpstreamTls.Mode.ValueType  # 3
-    """Clear text, which takes back what a policy without labels says. Nothing else may be set then."""
-
-    class _Version:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
-
-    class _VersionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[UpstreamTls._Version.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
-        VERSION_UNSPECIFIED: UpstreamTls._Version.ValueType  # 0
-        """The default of the field."""
-        VERSION_TLS_1_2: UpstreamTls._Version.ValueType  # 1
-        """TLS 1.2."""
-        VERSION_TLS_1_3: UpstreamTls._Version.ValueType  # 2
-        """TLS 1.3."""
-
-    class Version(_Version, metaclass=_VersionEnumTypeWrapper):
-        """Versions of TLS."""
-
-    VERSION_UNSPECIFIED: UpstreamTls.Version.ValueType  # 0
-    """The default of the field."""
-    VERSION_TLS_1_2: UpstreamTls.Version.ValueType  # 1
-    """TLS 1.2."""
-    VERSION_TLS_1_3: UpstreamTls.Version.ValueType  # 2
-    """TLS 1.3."""
-
-    MODE_FIELD_NUMBER: _builtins.int
-    SNI_FIELD_NUMBER: _builtins.int
-    CA_CERTIFICATES_FIELD_NUMBER: _builtins.int
-    SUBJECT_ALT_NAMES_FIELD_NUMBER: _builtins.int
-    CLIENT_CERTIFICATE_FIELD_NUMBER: _builtins.int
-    INSECURE_SKIP_VERIFY_FIELD_NUMBER: _builtins.int
-    MIN_VERSION_FIELD_NUMBER: _builtins.int
-    MAX_VERSION_FIELD_NUMBER: _builtins.int
-    CIPHER_SUITES_FIELD_NUMBER: _builtins.int
-    PUBLIC_KEY_HASHES_FIELD_NUMBER: _builtins.int
-    CERTIFICATE_HASHES_FIELD_NUMBER: _builtins.int
-    REVOCATION_LISTS_FIELD_NUMBER: _builtins.int
-    CA_SECRET_FIELD_NUMBER: _builtins.int
-    TUNNEL_FIELD_NUMBER: _builtins.int
-    SYSTEM_AUTHORITIES_FIELD_NUMBER: _builtins.int
-    mode: Global___UpstreamTls.Mode.ValueType
-    """The way. In YAML `SIMPLE`, `MUTUAL` or `DISABLE`. Unset means `SIMPLE`."""
-    sni: _builtins.str
-    """Name of the server: it is sent (SNI), and the certificate must be for it unless `subjectAltNames` says otherwise. A DNS name. Required."""
-    ca_certificates: _builtins.str
-    """Certificates of those who may sign the endpoint's, in PEM. Required unless `caSecret` or `systemAuthorities` says who, the endpoint is told by
-    hashes, or `insecureSkipVerify` is true.
-    """
-    client_certificate: _builtins.str
-    """For `MUTUAL`, where it is required: name of the secret with the proxy's certificate and key, in the policy's namespace. Only proxies in that
-    namespace are given it; for others, and while it is missing, the service answers 503.
-    """
-    insecure_skip_verify: _builtins.bool
-    """True: any certificate will do. Whoever is in the way can read and change everything. Excludes all that is about the endpoint's certificate."""
-    min_version: Global___UpstreamTls.Version.ValueType
-    """The oldest version that is spoken. In YAML `TLS_1_2` or `TLS_1_3`. Unset means `TLS_1_2`."""
-    max_version: Global___UpstreamTls.Version.ValueType
-    """The newest version that is spoken, not older than `minVersion`. In YAML likewise. Unset means the newest that there is."""
-    revocation_lists: _builtins.str
-    """What those who sign have revoked (CRL), in PEM: an endpoint's certificate that is among it is refused, and so is one whose signer has no list
-    here. Needs `caCertificates`. Of the certificates between, none is looked up.
-    """
-    ca_secret: _builtins.str
-    """Name of the secret whose `ca.crt` takes the stead of `caCertificates`, and its `ca.crl`, if it has one, that of `revocationLists`; in the policy's
-    namespace. Excludes both. While it is missing, the service answers 503.
-    """
-    system_authorities: _builtins.bool
-    """True: those may sign that the system trusts on which discovery runs, as a rule the public authorities of the web.
-    Excludes `caCertificates`, `caSecret` and `revocationLists`.
-    """
-    @_builtins.property
-    def subject_alt_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The certificate must be for one of these: DNS names, IP addresses or URIs (`spiffe://...`), compared exactly. Unset means `sni`."""
-
-    @_builtins.property
-    def cipher_suites(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Cipher suites for TLS 1.2, by OpenSSL's names, for example `ECDHE-ECDSA-AES128-GCM-SHA256`. Each once. Unset means Envoy's own choice.
-        Not with a `minVersion` of TLS 1.3, whose suites are fixed.
-        """
-
-    @_builtins.property
-    def public_key_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The endpoint's key must be one of these: SHA-256 of its certificate's public key (SPKI) in base64, as in RFC 7469. Each once, at most 100.
-        With `caCertificates` both must be right; without, the key alone tells the endpoint, whatever name its certificate is for.
-        """
-
-    @_builtins.property
-    def certificate_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The same for the certificate as a whole: SHA-256 in hex, with or without colons. One that either list has will do."""
-
-    @_builtins.property
-    def tunnel(self) -> Global___HttpTunnel:
-        """An HTTP proxy through which all connections are made, by CONNECT: for networks that have no other way out. It is told the endpoints' names where
-        the external service is resolved by DNS (the client's proxy resolves them too), else their addresses. For external services only, and not with
-        `connectionPool.proxyProtocol`.
-        """
-
-    def __init__(
-        self,
-        *,
-        mode: Global___UpstreamTls.Mode.ValueType = ...,
-        sni: _builtins.str = ...,
-        ca_certificates: _builtins.str = ...,
-        subject_alt_names: _abc.Iterable[_builtins.str] | None = ...,
-        client_certificate: _builtins.str = ...,
-        insecure_skip_verify: _builtins.bool = ...,
-        min_version: Global___UpstreamTls.Version.ValueType = ...,
-        max_version: Global___UpstreamTls.Version.ValueType = ...,
-        cipher_suites: _abc.Iterable[_builtins.str] | None = ...,
-        public_key_hashes: _abc.Iterable[_builtins.str] | None = ...,
-        certificate_hashes: _abc.Iterable[_builtins.str] | None = ...,
-        revocation_lists: _builtins.str = ...,
-        ca_secret: _builtins.str = ...,
-        tunnel: Global___HttpTunnel | None = ...,
-        system_authorities: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["tunnel", b"tunnel"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "ca_secret", b"ca_secret", "certificate_hashes", b"certificate_hashes", "cipher_suites", b"cipher_suites", "client_certificate", b"client_certificate", "insecure_skip_verify", b"insecure_skip_verify", "max_version", b"max_version", "min_version", b"min_version", "mode", b"mode", "public_key_hashes", b"public_key_hashes", "revocation_lists", b"revocation_lists", "sni", b"sni", "subject_alt_names", b"subject_alt_names", "system_authorities", b"system_authorities", "tunnel", b"tunnel"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___UpstreamTls: _TypeAlias = UpstreamTls  # noqa: Y015
-
-@_typing.final
-class HttpTunnel(_message.Message):
-    """An HTTP proxy."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    IP_ADDRESS_FIELD_NUMBER: _builtins.int
-    PORT_FIELD_NUMBER: _builtins.int
-    ip_address: _builtins.str
-    """Its IP address. Required."""
-    port: _builtins.int
-    """Its port, 1 to 65535. Required."""
-    def __init__(
-        self,
-        *,
-        ip_address: _builtins.str = ...,
-        port: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ip_address", b"ip_address", "port", b"port"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___HttpTunnel: _TypeAlias = HttpTunnel  # noqa: Y015
-
-@_typing.final
 class PortPolicy(_message.Message):
     """What is different for one port of the service; every section is as in the policy itself, and unset means what that says."""
 
@@ -1388,7 +1035,7 @@ class PortPolicy(_message.Message):
         """Leaves endpoints that fail out for a while."""
 
     @_builtins.property
-    def health_check(self) -> Global___HealthCheck:
+    def health_check(self) -> _health_check_pb2.HealthCheck:
         """Asks the endpoints how they are."""
 
     @_builtins.property
@@ -1400,7 +1047,7 @@ class PortPolicy(_message.Message):
         """Which endpoints a proxy prefers."""
 
     @_builtins.property
-    def tls(self) -> Global___UpstreamTls:
+    def tls(self) -> _upstream_tls_pb2.UpstreamTls:
         """TLS."""
 
     def __init__(
@@ -1411,10 +1058,10 @@ class PortPolicy(_message.Message):
         load_balancer: Global___LoadBalancer | None = ...,
         circuit_breaker: Global___CircuitBreaker | None = ...,
         outlier_detection: Global___OutlierDetection | None = ...,
-        health_check: Global___HealthCheck | None = ...,
+        health_check: _health_check_pb2.HealthCheck | None = ...,
         connection_pool: Global___ConnectionPool | None = ...,
         locality: Global___LocalityPolicy | None = ...,
-        tls: Global___UpstreamTls | None = ...,
+        tls: _upstream_tls_pb2.UpstreamTls | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["circuit_breaker", b"circuit_breaker", "connect_timeout", b"connect_timeout", "connection_pool", b"connection_pool", "health_check", b"health_check", "load_balancer", b"load_balancer", "locality", b"locality", "outlier_detection", b"outlier_detection", "tls", b"tls"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

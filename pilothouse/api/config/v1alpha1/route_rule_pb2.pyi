@@ -13,6 +13,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from pilothouse.api.config.v1alpha1 import http_actions_pb2 as _http_actions_pb2
+from pilothouse.api.config.v1alpha1 import matches_pb2 as _matches_pb2
 from pilothouse.api.config.v1alpha1 import metadata_pb2 as _metadata_pb2
 from pilothouse.api.status.v1alpha1 import status_pb2 as _status_pb2
 import builtins as _builtins
@@ -219,7 +220,7 @@ class HttpRoute(_message.Message):
     Several routes may share one. Unset means that they are counted with others only.
     """
     @_builtins.property
-    def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___HttpMatch]:
+    def matches(self) -> _containers.RepeatedCompositeFieldContainer[_matches_pb2.HttpMatch]:
         """The route applies when any of these matches. Unset matches every request."""
 
     @_builtins.property
@@ -284,7 +285,7 @@ class HttpRoute(_message.Message):
         self,
         *,
         name: _builtins.str = ...,
-        matches: _abc.Iterable[Global___HttpMatch] | None = ...,
+        matches: _abc.Iterable[_matches_pb2.HttpMatch] | None = ...,
         destinations: _abc.Iterable[Global___Destination] | None = ...,
         redirect: Global___HttpRedirect | None = ...,
         timeout: _duration_pb2.Duration | None = ...,
@@ -428,7 +429,7 @@ class TlsMatch(_message.Message):
         """The client's address is in one of these. Unset matches every address."""
 
     @_builtins.property
-    def source(self) -> Global___SourceMatch:
+    def source(self) -> _matches_pb2.SourceMatch:
         """Only connections of these clients. Unset matches all. Not for gateway parents."""
 
     @_builtins.property
@@ -442,7 +443,7 @@ class TlsMatch(_message.Message):
         destination_cidrs: _abc.Iterable[_builtins.str] | None = ...,
         source_cidrs: _abc.Iterable[_builtins.str] | None = ...,
         port: _builtins.int | None = ...,
-        source: Global___SourceMatch | None = ...,
+        source: _matches_pb2.SourceMatch | None = ...,
         gateways: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "port", b"port", "source", b"source"]  # noqa: Y015
@@ -519,7 +520,7 @@ class TcpMatch(_message.Message):
         """The client's address is in one of these. Unset matches every address."""
 
     @_builtins.property
-    def source(self) -> Global___SourceMatch:
+    def source(self) -> _matches_pb2.SourceMatch:
         """Only connections of these clients. Unset matches all. Not for gateway parents."""
 
     @_builtins.property
@@ -532,7 +533,7 @@ class TcpMatch(_message.Message):
         destination_cidrs: _abc.Iterable[_builtins.str] | None = ...,
         source_cidrs: _abc.Iterable[_builtins.str] | None = ...,
         port: _builtins.int | None = ...,
-        source: Global___SourceMatch | None = ...,
+        source: _matches_pb2.SourceMatch | None = ...,
         gateways: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "port", b"port", "source", b"source"]  # noqa: Y015
@@ -604,7 +605,7 @@ class GrpcRoute(_message.Message):
     stat_prefix: _builtins.str
     """As in HTTP routes."""
     @_builtins.property
-    def matches(self) -> _containers.RepeatedCompositeFieldContainer[Global___GrpcMatch]:
+    def matches(self) -> _containers.RepeatedCompositeFieldContainer[_matches_pb2.GrpcMatch]:
         """The route applies when any of these matches. Unset matches every call."""
 
     @_builtins.property
@@ -646,7 +647,7 @@ class GrpcRoute(_message.Message):
         self,
         *,
         name: _builtins.str = ...,
-        matches: _abc.Iterable[Global___GrpcMatch] | None = ...,
+        matches: _abc.Iterable[_matches_pb2.GrpcMatch] | None = ...,
         destinations: _abc.Iterable[Global___Destination] | None = ...,
         timeout: _duration_pb2.Duration | None = ...,
         retry: Global___HttpRetry | None = ...,
@@ -667,457 +668,6 @@ class GrpcRoute(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__access_log) -> _WhichOneofReturnType__access_log | None: ...
 
 Global___GrpcRoute: _TypeAlias = GrpcRoute  # noqa: Y015
-
-@_typing.final
-class GrpcMatch(_message.Message):
-    """All conditions that are set must hold."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    SERVICE_FIELD_NUMBER: _builtins.int
-    METHOD_FIELD_NUMBER: _builtins.int
-    HEADERS_FIELD_NUMBER: _builtins.int
-    AUTHORITY_FIELD_NUMBER: _builtins.int
-    PORT_FIELD_NUMBER: _builtins.int
-    SOURCE_FIELD_NUMBER: _builtins.int
-    GATEWAYS_FIELD_NUMBER: _builtins.int
-    service: _builtins.str
-    """Full name of the service, for example `shop.v1.Cart`, case-sensitive. Unset matches every service."""
-    method: _builtins.str
-    """Name of the method, for example `AddItem`, case-sensitive. Unset matches every method."""
-    port: _builtins.int
-    """Only calls for this port of the parent; at a gateway, that of the listener. 1 to 65535. Unset matches every port."""
-    @_builtins.property
-    def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeaderMatch]:
-        """Tests of metadata, all of which must hold."""
-
-    @_builtins.property
-    def authority(self) -> Global___HostMatch:
-        """The host that is asked for. Unset matches every host that leads to this rule."""
-
-    @_builtins.property
-    def source(self) -> Global___SourceMatch:
-        """Only calls of these clients. Unset matches all. Not for gateway parents."""
-
-    @_builtins.property
-    def gateways(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only calls that come through one of these MeshGateways, `NAME` or `NAMESPACE/NAME`, or with `mesh` those of clients in the mesh. Each
-        is a parent of the rule, or `mesh` where a service is. Unset means all parents.
-        """
-
-    def __init__(
-        self,
-        *,
-        service: _builtins.str = ...,
-        method: _builtins.str = ...,
-        headers: _abc.Iterable[Global___HeaderMatch] | None = ...,
-        authority: Global___HostMatch | None = ...,
-        port: _builtins.int | None = ...,
-        source: Global___SourceMatch | None = ...,
-        gateways: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "port", b"port", "source", b"source"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "gateways", b"gateways", "headers", b"headers", "method", b"method", "port", b"port", "service", b"service", "source", b"source"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__port: _TypeAlias = _typing.Literal["port"]  # noqa: Y015
-    _WhichOneofArgType__port: _TypeAlias = _typing.Literal["_port", b"_port"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__port) -> _WhichOneofReturnType__port | None: ...
-
-Global___GrpcMatch: _TypeAlias = GrpcMatch  # noqa: Y015
-
-@_typing.final
-class HttpMatch(_message.Message):
-    """All conditions that are set must hold."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    PATH_FIELD_NUMBER: _builtins.int
-    METHOD_FIELD_NUMBER: _builtins.int
-    HEADERS_FIELD_NUMBER: _builtins.int
-    QUERY_PARAMETERS_FIELD_NUMBER: _builtins.int
-    COOKIES_FIELD_NUMBER: _builtins.int
-    SCHEME_FIELD_NUMBER: _builtins.int
-    AUTHORITY_FIELD_NUMBER: _builtins.int
-    PORT_FIELD_NUMBER: _builtins.int
-    SOURCE_FIELD_NUMBER: _builtins.int
-    GATEWAYS_FIELD_NUMBER: _builtins.int
-    method: _builtins.str
-    """The method, upper case, for example `GET`. Unset matches every method."""
-    scheme: _builtins.str
-    """`http` or `https`, as the client uses it. Unset matches both."""
-    port: _builtins.int
-    """Only requests for this port of the parent; at a gateway, that of the listener. 1 to 65535. Unset matches every port."""
-    @_builtins.property
-    def path(self) -> Global___PathMatch:
-        """On the path without query, normalised: escapes of letters, digits, `-`, `.`, `_` and `~` are decoded, `.` and `..` are resolved, `\\` is
-        `/`, and repeated slashes are one. Unset matches every path.
-        """
-
-    @_builtins.property
-    def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeaderMatch]:
-        """Header tests, all of which must hold."""
-
-    @_builtins.property
-    def query_parameters(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueryParameterMatch]:
-        """Tests of parameters of the query, all of which must hold."""
-
-    @_builtins.property
-    def cookies(self) -> _containers.RepeatedCompositeFieldContainer[Global___CookieMatch]:
-        """Cookie tests, all of which must hold."""
-
-    @_builtins.property
-    def authority(self) -> Global___HostMatch:
-        """The host that is asked for. Unset matches every host that leads to this rule."""
-
-    @_builtins.property
-    def source(self) -> Global___SourceMatch:
-        """Only requests of these clients. Unset matches all. Not for gateway parents."""
-
-    @_builtins.property
-    def gateways(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only requests that come through one of these MeshGateways, `NAME` or `NAMESPACE/NAME`, or with `mesh` those of clients in the mesh.
-        Each is a parent of the rule, or `mesh` where a service is. Unset means all parents. A rule with no match for a gateway has no hosts
-        there.
-        """
-
-    def __init__(
-        self,
-        *,
-        path: Global___PathMatch | None = ...,
-        method: _builtins.str = ...,
-        headers: _abc.Iterable[Global___HeaderMatch] | None = ...,
-        query_parameters: _abc.Iterable[Global___QueryParameterMatch] | None = ...,
-        cookies: _abc.Iterable[Global___CookieMatch] | None = ...,
-        scheme: _builtins.str = ...,
-        authority: Global___HostMatch | None = ...,
-        port: _builtins.int | None = ...,
-        source: Global___SourceMatch | None = ...,
-        gateways: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "path", b"path", "port", b"port", "source", b"source"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_port", b"_port", "authority", b"authority", "cookies", b"cookies", "gateways", b"gateways", "headers", b"headers", "method", b"method", "path", b"path", "port", b"port", "query_parameters", b"query_parameters", "scheme", b"scheme", "source", b"source"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__port: _TypeAlias = _typing.Literal["port"]  # noqa: Y015
-    _WhichOneofArgType__port: _TypeAlias = _typing.Literal["_port", b"_port"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__port) -> _WhichOneofReturnType__port | None: ...
-
-Global___HttpMatch: _TypeAlias = HttpMatch  # noqa: Y015
-
-@_typing.final
-class SourceMatch(_message.Message):
-    """Whose requests a match takes: those of proxies in the mesh of which all of this holds. It is found out when a proxy is configured, so it
-    costs nothing per request, and is no proof of who asks. At least one is set.
-    """
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    @_typing.final
-    class LabelsEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.str
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.str = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    SERVICE_FIELD_NUMBER: _builtins.int
-    LABELS_FIELD_NUMBER: _builtins.int
-    NAMESPACE_FIELD_NUMBER: _builtins.int
-    service: _builtins.str
-    """The client is one of the endpoints of this service, in `namespace`, or in the rule's own when that is unset."""
-    namespace: _builtins.str
-    """The client is in this namespace."""
-    @_builtins.property
-    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """The client's workload has all of these labels."""
-
-    def __init__(
-        self,
-        *,
-        service: _builtins.str = ...,
-        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
-        namespace: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "namespace", b"namespace", "service", b"service"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___SourceMatch: _TypeAlias = SourceMatch  # noqa: Y015
-
-@_typing.final
-class PathMatch(_message.Message):
-    """A test of the path."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    EXACT_FIELD_NUMBER: _builtins.int
-    PREFIX_FIELD_NUMBER: _builtins.int
-    REGEX_FIELD_NUMBER: _builtins.int
-    STRING_PREFIX_FIELD_NUMBER: _builtins.int
-    TEMPLATE_FIELD_NUMBER: _builtins.int
-    IGNORE_CASE_FIELD_NUMBER: _builtins.int
-    exact: _builtins.str
-    """The whole path, case-sensitive. Begins with `/`."""
-    prefix: _builtins.str
-    """A prefix by whole elements: `/foo` matches `/foo` and `/foo/bar`, not `/foobar`. A trailing slash is ignored, so `/` matches every path,
-    as an unset one does. Begins with `/`.
-    """
-    regex: _builtins.str
-    """An RE2 expression that must match the whole path. In the order of routes the longer expression goes first."""
-    string_prefix: _builtins.str
-    """A prefix by characters: `/foo` matches `/foo`, `/foo/bar` and `/foobar`; `/` is as for `prefix`. Begins with `/`."""
-    template: _builtins.str
-    """A path of literal elements and wildcards: `*` or `{name}` for one element that is not empty; last, `**` or `{name=**}` for any
-    number of characters. For example `/users/{id}/orders/**`. Names: a letter, then letters, digits and `_`, at most 16 characters,
-    each once, at most 5. At most 256 characters. In the order of routes its literal characters count as the length of a prefix.
-    """
-    ignore_case: _builtins.bool
-    """True: letters match in either case. For `exact`, `prefix` and `stringPrefix` only; an expression says `(?i)` itself. Default false."""
-    def __init__(
-        self,
-        *,
-        exact: _builtins.str = ...,
-        prefix: _builtins.str = ...,
-        regex: _builtins.str = ...,
-        string_prefix: _builtins.str = ...,
-        template: _builtins.str = ...,
-        ignore_case: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "regex", b"regex", "string_prefix", b"string_prefix", "template", b"template", "test", b"test"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "ignore_case", b"ignore_case", "prefix", b"prefix", "regex", b"regex", "string_prefix", b"string_prefix", "template", b"template", "test", b"test"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_test: _TypeAlias = _typing.Literal["exact", "prefix", "regex", "string_prefix", "template"]  # noqa: Y015
-    _WhichOneofArgType_test: _TypeAlias = _typing.Literal["test", b"test"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_test) -> _WhichOneofReturnType_test | None: ...
-
-Global___PathMatch: _TypeAlias = PathMatch  # noqa: Y015
-
-@_typing.final
-class HeaderMatch(_message.Message):
-    """A test of one request header. Of a header that is there several times, one value that passes is enough, each as it is written: a list
-    with commas is one value. (An application without a proxy joins all values by commas.)
-    """
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: _builtins.int
-    EXACT_FIELD_NUMBER: _builtins.int
-    PREFIX_FIELD_NUMBER: _builtins.int
-    REGEX_FIELD_NUMBER: _builtins.int
-    PRESENT_FIELD_NUMBER: _builtins.int
-    SUFFIX_FIELD_NUMBER: _builtins.int
-    CONTAINS_FIELD_NUMBER: _builtins.int
-    RANGE_FIELD_NUMBER: _builtins.int
-    IGNORE_CASE_FIELD_NUMBER: _builtins.int
-    INVERT_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    """Header name, compared without case. `:authority` tests the host; `:method`, `:path` and `:scheme` are there too. Required."""
-    exact: _builtins.str
-    """The whole value."""
-    prefix: _builtins.str
-    """A prefix of the value. Not empty."""
-    regex: _builtins.str
-    """An RE2 expression that must match the whole value."""
-    present: _builtins.bool
-    """True: the header must be there. False: it must be absent."""
-    suffix: _builtins.str
-    """A suffix of the value. Not empty."""
-    contains: _builtins.str
-    """A part of the value. Not empty."""
-    ignore_case: _builtins.bool
-    """True: letters match in either case. For `exact`, `prefix`, `suffix` and `contains` only. Default false."""
-    invert: _builtins.bool
-    """True: the test must fail, for each value of a header that is there several times. It does for a header that is absent, unless `regex` matches the empty text. Not for `present`, nor for an
-    `exact` that is empty. Default false.
-    """
-    @_builtins.property
-    def range(self) -> Global___IntegerRange:
-        """The value must be a decimal whole number in this range."""
-
-    def __init__(
-        self,
-        *,
-        name: _builtins.str = ...,
-        exact: _builtins.str = ...,
-        prefix: _builtins.str = ...,
-        regex: _builtins.str = ...,
-        present: _builtins.bool = ...,
-        suffix: _builtins.str = ...,
-        contains: _builtins.str = ...,
-        range: Global___IntegerRange | None = ...,
-        ignore_case: _builtins.bool = ...,
-        invert: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["contains", b"contains", "exact", b"exact", "prefix", b"prefix", "present", b"present", "range", b"range", "regex", b"regex", "suffix", b"suffix", "test", b"test"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contains", b"contains", "exact", b"exact", "ignore_case", b"ignore_case", "invert", b"invert", "name", b"name", "prefix", b"prefix", "present", b"present", "range", b"range", "regex", b"regex", "suffix", b"suffix", "test", b"test"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_test: _TypeAlias = _typing.Literal["exact", "prefix", "regex", "present", "suffix", "contains", "range"]  # noqa: Y015
-    _WhichOneofArgType_test: _TypeAlias = _typing.Literal["test", b"test"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_test) -> _WhichOneofReturnType_test | None: ...
-
-Global___HeaderMatch: _TypeAlias = HeaderMatch  # noqa: Y015
-
-@_typing.final
-class IntegerRange(_message.Message):
-    """Whole numbers from `min` to `max`."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    MIN_FIELD_NUMBER: _builtins.int
-    MAX_FIELD_NUMBER: _builtins.int
-    min: _builtins.int
-    """The lowest that is in the range. Unset means the lowest number of 64 bits."""
-    max: _builtins.int
-    """The highest that is in the range, not below `min`. Unset means the highest number of 64 bits but one."""
-    def __init__(
-        self,
-        *,
-        min: _builtins.int | None = ...,
-        max: _builtins.int | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max", b"_max", "_min", b"_min", "max", b"max", "min", b"min"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max", b"_max", "_min", b"_min", "max", b"max", "min", b"min"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__max: _TypeAlias = _typing.Literal["max"]  # noqa: Y015
-    _WhichOneofArgType__max: _TypeAlias = _typing.Literal["_max", b"_max"]  # noqa: Y015
-    _WhichOneofReturnType__min: _TypeAlias = _typing.Literal["min"]  # noqa: Y015
-    _WhichOneofArgType__min: _TypeAlias = _typing.Literal["_min", b"_min"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__max) -> _WhichOneofReturnType__max | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__min) -> _WhichOneofReturnType__min | None: ...
-
-Global___IntegerRange: _TypeAlias = IntegerRange  # noqa: Y015
-
-@_typing.final
-class QueryParameterMatch(_message.Message):
-    """A test of one parameter of the query, as it is written there: escapes such as `%20` stay. Of several with one name the first counts."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: _builtins.int
-    EXACT_FIELD_NUMBER: _builtins.int
-    PREFIX_FIELD_NUMBER: _builtins.int
-    REGEX_FIELD_NUMBER: _builtins.int
-    PRESENT_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    """Name of the parameter, case-sensitive. Required, at most 1024 bytes."""
-    exact: _builtins.str
-    """The whole value, case-sensitive."""
-    prefix: _builtins.str
-    """A prefix of the value. Not empty."""
-    regex: _builtins.str
-    """An RE2 expression that must match the whole value."""
-    present: _builtins.bool
-    """True: the parameter must be there, with or without a value. False: it must be absent."""
-    def __init__(
-        self,
-        *,
-        name: _builtins.str = ...,
-        exact: _builtins.str = ...,
-        prefix: _builtins.str = ...,
-        regex: _builtins.str = ...,
-        present: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "present", b"present", "regex", b"regex", "test", b"test"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "name", b"name", "prefix", b"prefix", "present", b"present", "regex", b"regex", "test", b"test"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_test: _TypeAlias = _typing.Literal["exact", "prefix", "regex", "present"]  # noqa: Y015
-    _WhichOneofArgType_test: _TypeAlias = _typing.Literal["test", b"test"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_test) -> _WhichOneofReturnType_test | None: ...
-
-Global___QueryParameterMatch: _TypeAlias = QueryParameterMatch  # noqa: Y015
-
-@_typing.final
-class CookieMatch(_message.Message):
-    """A test of one cookie, case-sensitive. Of several with one name, one that passes is enough."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: _builtins.int
-    EXACT_FIELD_NUMBER: _builtins.int
-    PREFIX_FIELD_NUMBER: _builtins.int
-    PRESENT_FIELD_NUMBER: _builtins.int
-    name: _builtins.str
-    """Name of the cookie. Required."""
-    exact: _builtins.str
-    """The whole value."""
-    prefix: _builtins.str
-    """A prefix of the value. Not empty."""
-    present: _builtins.bool
-    """True: the cookie must be there. False: it must be absent."""
-    def __init__(
-        self,
-        *,
-        name: _builtins.str = ...,
-        exact: _builtins.str = ...,
-        prefix: _builtins.str = ...,
-        present: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "present", b"present", "test", b"test"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "name", b"name", "prefix", b"prefix", "present", b"present", "test", b"test"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_test: _TypeAlias = _typing.Literal["exact", "prefix", "present"]  # noqa: Y015
-    _WhichOneofArgType_test: _TypeAlias = _typing.Literal["test", b"test"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_test) -> _WhichOneofReturnType_test | None: ...
-
-Global___CookieMatch: _TypeAlias = CookieMatch  # noqa: Y015
-
-@_typing.final
-class HostMatch(_message.Message):
-    """A test of the host that is asked for, without its port. Letters match in either case."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    EXACT_FIELD_NUMBER: _builtins.int
-    PREFIX_FIELD_NUMBER: _builtins.int
-    SUFFIX_FIELD_NUMBER: _builtins.int
-    REGEX_FIELD_NUMBER: _builtins.int
-    exact: _builtins.str
-    """The whole host."""
-    prefix: _builtins.str
-    """A prefix of the host. Not empty."""
-    suffix: _builtins.str
-    """A suffix of the host, for example `.example.com`. Not empty."""
-    regex: _builtins.str
-    """An RE2 expression that must match the whole host."""
-    def __init__(
-        self,
-        *,
-        exact: _builtins.str = ...,
-        prefix: _builtins.str = ...,
-        suffix: _builtins.str = ...,
-        regex: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "regex", b"regex", "suffix", b"suffix", "test", b"test"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "prefix", b"prefix", "regex", b"regex", "suffix", b"suffix", "test", b"test"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_test: _TypeAlias = _typing.Literal["exact", "prefix", "suffix", "regex"]  # noqa: Y015
-    _WhichOneofArgType_test: _TypeAlias = _typing.Literal["test", b"test"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_test) -> _WhichOneofReturnType_test | None: ...
-
-Global___HostMatch: _TypeAlias = HostMatch  # noqa: Y015
 
 @_typing.final
 class Destination(_message.Message):
@@ -1329,7 +879,7 @@ class HttpRetry(_message.Message):
         """Answers with one of these statuses count as failed, too; 100 to 599, each once. Required with `retriable-status-codes`."""
 
     @_builtins.property
-    def response_headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeaderMatch]:
+    def response_headers(self) -> _containers.RepeatedCompositeFieldContainer[_matches_pb2.HeaderMatch]:
         """Answers whose headers pass any of these tests count as failed, too. Required with `retriable-headers`."""
 
     @_builtins.property
@@ -1347,7 +897,7 @@ class HttpRetry(_message.Message):
         per_try_timeout: _duration_pb2.Duration | None = ...,
         retry_on: _abc.Iterable[_builtins.str] | None = ...,
         status_codes: _abc.Iterable[_builtins.int] | None = ...,
-        response_headers: _abc.Iterable[Global___HeaderMatch] | None = ...,
+        response_headers: _abc.Iterable[_matches_pb2.HeaderMatch] | None = ...,
         back_off: Global___RetryBackOff | None = ...,
         per_try_idle_timeout: _duration_pb2.Duration | None = ...,
         previous_hosts: _builtins.bool = ...,
@@ -1411,7 +961,7 @@ class HttpFault(_message.Message):
         """Answers requests with an error."""
 
     @_builtins.property
-    def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeaderMatch]:
+    def headers(self) -> _containers.RepeatedCompositeFieldContainer[_matches_pb2.HeaderMatch]:
         """Only requests for which all of these tests hold. Unset means all requests of the route."""
 
     def __init__(
@@ -1419,7 +969,7 @@ class HttpFault(_message.Message):
         *,
         delay: Global___FaultDelay | None = ...,
         abort: Global___FaultAbort | None = ...,
-        headers: _abc.Iterable[Global___HeaderMatch] | None = ...,
+        headers: _abc.Iterable[_matches_pb2.HeaderMatch] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "delay", b"delay"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
