@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
 from pilothouse.xds import content as contents
-from pilothouse.xds import framing, requests, resources, streams, type_state, types
+from pilothouse.xds import framing, moves, requests, resources, streams, type_state, types
 
 _LEAVES = frozenset({types.ENDPOINT.type_url, types.SECRET.type_url})
 _HOST = types.VIRTUAL_HOST.type_url
@@ -102,11 +102,24 @@ class DeltaStream(streams.Stream):
     ) -> contents.Content | None:
         if not (state.whole or state.forced):
             return self._plain(state, view)
+        firsts = moves.firsts(view, state) if self._shares and view is self.target else None
+        if firsts is None:
+            return self._asked(state, view)
+        names = state.subscription.shared()
+        known = firsts.get(names)
+        if known is None:
+            known = firsts[names] = self._asked(state, view)
+        return known
+
+    def _asked(
+        self, state: type_state.TypeState, view: resources.Snapshot
+    ) -> contents.Content | None:
+        """What a client is to be told that asked for something, or has just come."""
         sent, removed = self._first(state, view) if state.whole else self._later(state, view)
         if not state.type.retracted:
             removed.clear()
-        for name in state.forced:
-            if name in sent or not state.subscription.covers(name):
+        for name in state.forced - sent.keys():
+            if not state.subscription.covers(name):
                 continue
             resource = view.get(state.type.type_url, name)
             if resource is not None:
@@ -141,17 +154,18 @@ class DeltaStream(streams.Stream):
 
         Whole sets are compared, at 30 us for a thousand names where one by one takes 400.
         """
-        url, claimed = state.type.type_url, state.claimed
+        url, claimed, wanted = state.type.type_url, state.claimed, state.subscription
         gone = set(() if state.leftover else claimed) | state.doubt
         sent: dict[str, resources.Resource] = {}
         for layer in view.layers:
-            versions = layer.versions(url)
-            gone -= versions.keys()
+            named, versions = layer.resources(url), layer.versions(url)
+            gone -= named.keys()
             if versions.items() <= claimed.items():
                 continue
-            for name, version in versions.items():
-                if claimed.get(name) != version and state.subscription.covers(name):
-                    sent[name] = layer.resources(url)[name]
+            names = named.keys() if wanted.wildcard else wanted.names & named.keys()
+            for name in names:
+                if claimed.get(name) != versions[name]:
+                    sent[name] = named[name]
         return sent, gone
 
     def _later(

@@ -2,7 +2,7 @@
 """What a change makes a stream say, worked out once for all streams that are alike.
 
 A thousand proxies that ask for the same names and have acknowledged all they were told have the
-same answer to a changed endpoint. Three things let them share it:
+same answer to a changed endpoint. Four things let them share it:
 
 - What a stream at rest says next depends on two things alone: on what it asks for (`Wishes`), and
   on the layer that the change replaces, not on the snapshot that the layer is part of, which is
@@ -10,11 +10,14 @@ same answer to a changed endpoint. Three things let them share it:
   those, for delta streams, and the others take it over.
 - A response numbers itself when it is made, not when a stream writes it: nonces must be unique for
   a type on a stream, and need not count. So the same bytes go to all, nonce included.
+- What a new client is told first of a type that it names, and of which one layer has all, depends
+  on the names. The last few answers are kept with the layer: they are hundreds of kilobytes.
 - A stream that is not concerned has nothing to compare: it takes over a move with nothing to say.
 
 Measured in thread time, with 1,000 services and 300 streams of two types, without gRPC, in us a
 stream before and after: of an endpoint that all of them watch, the new target 8.3 and 3.2, the
-response 9.3 and 1.9, the acknowledgement 5.3 and 4.1. Of one that nobody watches: 8.8 and 2.8.
+response 9.3 and 1.9, the acknowledgement 5.3 and 4.1. Of one that nobody watches: 8.8 and 2.8. All
+clusters and endpoints for a new client: 1,960 and 700.
 """
 
 from __future__ import annotations
@@ -75,3 +78,31 @@ def known(old: resources.Snapshot, new: resources.Snapshot) -> MutableMapping[ob
                 return None
             replaced = before, after
     return None if replaced is None else _moves.of(*replaced)
+
+
+_Firsts = dict[frozenset[str], content.Content | None]
+_firsts: weakref.WeakKeyDictionary[resources.Layer, dict[types.ResourceType, _Firsts]] = (
+    weakref.WeakKeyDictionary()
+)
+_KEPT = 4
+"""First answers of one type that are kept with a layer."""
+
+
+def firsts(view: resources.Snapshot, state: type_state.TypeState) -> _Firsts | None:
+    """The first answers of a type by the names that are asked for, to be read and added to.
+
+    None if more than the names counts: for who takes everything, asks for only some of its names
+    anew, or has a past; and if not exactly one layer has resources of the type.
+    """
+    wanted = state.subscription
+    past = state.answered or state.claimed or state.told or state.doubt
+    if not state.whole or wanted.wildcard or past or state.forced != wanted.names:
+        return None
+    url = state.type.type_url
+    having = [layer for layer in view.layers if layer.resources(url)]
+    if len(having) != 1:
+        return None
+    found = _firsts.setdefault(having[0], {}).setdefault(state.type, {})
+    while len(found) > _KEPT:
+        del found[next(iter(found))]
+    return found

@@ -61,7 +61,10 @@ class Steps(abc.ABC):
         changed = refused.keys() - stuck
         if changed:
             if self._settled is resources.Snapshot.EMPTY:
-                return transition.straight(base, target)
+                if types.CLUSTER.type_url in changed:
+                    return transition.straight(base, target)
+                # What the client used before this stream may lead to any of the old clusters.
+                return transition.beside(base, target)
             # A bad cluster must not stay in the union: what was refused was not reached.
             base = transition.rollback(self._settled, base, frozenset(changed))
         if base is resources.Snapshot.EMPTY:

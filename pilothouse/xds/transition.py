@@ -86,6 +86,11 @@ def straight(current: resources.Snapshot, target: resources.Snapshot) -> resourc
     return _mix(current, target, _DROP) if _loses_leaves(current, target) else target
 
 
+def beside(current: resources.Snapshot, target: resources.Snapshot) -> resources.Snapshot:
+    """The target at once, but with the old clusters beside its own, for users of them."""
+    return _mix(current, target, _USE) if takes_away(current, target) else target
+
+
 def rollback(
     settled: resources.Snapshot, current: resources.Snapshot, refused: frozenset[str]
 ) -> resources.Snapshot:

@@ -192,11 +192,10 @@ class TypeState:
         if not self.type.known:
             return ()
         self.told &= self.subscription.names
-        return tuple(
-            name
-            for name in sorted(self.subscription.names.intersection(asked) - self.told)
-            if name != subscription.NOBODY and view.get(self.type.type_url, name) is None
-        )
+        names = self.subscription.names.intersection(asked) - self.told - {subscription.NOBODY}
+        for layer in view.layers:
+            names = names - layer.resources(self.type.type_url).keys()
+        return tuple(sorted(names))
 
     def resubscribed(self, *, was_wildcard: bool) -> bool:
         """Take note that the subscription changed; return whether all of it must be answered."""

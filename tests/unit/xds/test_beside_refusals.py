@@ -110,3 +110,29 @@ def test_a_refused_cluster_holds_up_what_may_need_it(peer):
     assert [kind for kind, *_ in _settle(peer, CDS)] == [CDS]
     peer.stream.update(_view("a", "bad", listener="other"))
     assert _settle(peer, CDS) == []
+
+
+@pytest.mark.parametrize("variant", ["sotw", "delta"])
+def test_clusters_stay_while_the_first_routes_are_refused(variant):
+    """The client may use routes from before its stream; each new target leaves theirs alone."""
+    peer = xds_peer.connect(variant)
+    peer.stream.update(_view("a", routes="bad"))
+    for kind, names in ((CDS, ()), (EDS, ("a",)), (LDS, ()), (RDS, ("r",))):
+        peer.ask(kind, *names)
+    _settle(peer, RDS)
+    assert peer.stream.refusals == {RDS: "no"}
+
+    peer.stream.update(_view("b"))
+    told = []
+    while replies := peer.read():
+        for one in replies:
+            if one.type_url == CDS:
+                gone = "a" in one.removed or (variant == "sotw" and "a" not in one.resources)
+                told.append("a goes" if gone else "a stays")
+            if one.type_url == RDS:
+                told.append("routes")
+            if one.type_url == CDS and "b" in one.resources:
+                peer.ask(EDS, "b")
+            peer.answer(one)
+    assert told == ["a stays", "routes", "a goes"]
+    assert peer.stream.in_sync

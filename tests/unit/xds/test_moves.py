@@ -119,6 +119,39 @@ def test_what_is_remembered_goes_with_the_layers():
     assert gone() is None
 
 
+def newcomer(*names, own="x"):
+    """A client that has just asked for endpoints, and what it is told of them."""
+    peer = xds_peer.connect("delta")
+    peer.stream.update(layers(own=own))
+    peer.ask(CDS)
+    peer.read_one()
+    peer.ask(EDS, *names)
+    return peer, peer.stream.poll()
+
+
+def test_new_clients_that_ask_for_the_same_are_told_the_same():
+    """Whatever else they are to hold; who asks for other names is told of those."""
+    (peer, one), (_, other), (_, less) = (
+        newcomer("web", "nobody"),
+        newcomer("web", "nobody", own="y"),
+        newcomer("shop"),
+    )
+    assert one is other
+    reply = peer.decode(one.body)
+    assert (reply.resources, reply.removed) == ({"web": b"web=1"}, ("nobody",))
+    assert list(reply.errors) == ["nobody"]
+    assert list(peer.decode(less.body).resources) == ["shop"]
+
+
+def test_only_the_last_first_answers_are_kept():
+    """Clients that ask for something else each cost nothing for ever."""
+    _, before = newcomer("web")
+    for number in range(10):
+        newcomer("web", f"other-{number}")
+    _, after = newcomer("web")
+    assert after is not before
+
+
 class _AloneDelta(delta.DeltaStream):
     _shares = False
 
