@@ -24,7 +24,7 @@ from pilothouse.cli.local import addresses
 from pilothouse.config import codec, documents, schema
 from pilothouse.envoy import bootstrap
 from pilothouse.kubernetes import services as manifests
-from pilothouse.model import keys, proxy, services
+from pilothouse.model import keys, mapped, proxy, services
 from pilothouse_discovery import app, settings
 from tests.support import folders, waiting
 
@@ -223,10 +223,12 @@ class Fleet:
         address: str = "",
         port: int = 0,
         ready: bool = True,
+        maps: tuple[str, ...] = (),
     ) -> AsyncIterator[Proxy]:
         """An Envoy without an agent; `name` ends in its variant.
 
-        `port` is the one that its gateway has, if that is another than `gateway` gives.
+        `port` is the one that its gateway has, if that is another than `gateway` gives. `maps` are
+        mapped ports without the address.
         """
         address = address or f"127.{self.block.number}.2.{next(self._numbers)}"
         folder = self.home / name
@@ -242,6 +244,7 @@ class Fleet:
             locality=locality,
             bind_address=address,
             outbound_port=SIDECAR_PORT,
+            mapped=mapped.parse_all(tuple(f"{address}:{one}" for one in maps)),
             delta=not name.endswith("sotw"),
         )
         config.write_text(bootstrap.to_json(bootstrap.build(parameters)))
