@@ -26,10 +26,12 @@ from bench import (
     reconnect,
     results,
     route_change,
+    worker_fanout,
 )
 
 _ALL = (
-    *(endpoint_fanout.BENCHMARK, endpoint_unwatched.BENCHMARK, gateway_route.BENCHMARK),
+    *(endpoint_fanout.BENCHMARK, worker_fanout.BENCHMARK, endpoint_unwatched.BENCHMARK),
+    gateway_route.BENCHMARK,
     *(reconnect.BENCHMARK, route_change.BENCHMARK, cold_build.BENCHMARK),
     *(idle_proxies.BENCHMARK, generation.BENCHMARK, istio_generation.BENCHMARK, churn.BENCHMARK),
 )

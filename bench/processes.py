@@ -74,6 +74,11 @@ class Server:
                 return float(line.rpartition(" ")[2])
         raise RuntimeError(f"{self.http} has no metric {name}")
 
+    def workers(self) -> list[Server]:
+        """The processes that it has started, as servers: for their CPU and memory."""
+        listed = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
+        return [Server(int(pid), self.address) for pid in listed.split()]
+
     def _status(self, key: str) -> int:
         for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith(f"{key}:"):
@@ -89,13 +94,16 @@ def free_address() -> str:
 
 
 @contextlib.asynccontextmanager
-async def discovery(config: pathlib.Path, *, address: str = "") -> AsyncIterator[Server]:
+async def discovery(
+    config: pathlib.Path, *, address: str = "", workers: int = 1
+) -> AsyncIterator[Server]:
     """A ``pilothouse-discovery`` on a folder, for the time of the block; it is ready."""
     address, http = address or free_address(), free_address()
     log = config.parent / "discovery.log"
     command = (
         *(sys.executable, "-m", "pilothouse_discovery", "--config", str(config)),
         *("--grpc-address", address, "--http-address", http, "--log-level", "warning"),
+        *("--workers", str(workers)),
     )
     with log.open("wb") as output:
         supervisor = process.Supervisor(command, output=output.fileno())
