@@ -188,3 +188,39 @@ async def test_one_odd_envoy_holds_back_nobody(
         for name in set(NAMES) - {"beta"}:
             assert await answers(name, [plain, odd]) == {"v2"}
             assert told(made, name, "Programmed")[0]
+
+
+async def test_after_a_restart_the_bad_one_holds_up_nobody(made: fleet.Fleet) -> None:
+    """Nobody knows then how it was before, so it is left out; the proxies keep all others.
+
+    In delta: a restarted server tells a client of the state of the world that old clusters are
+    gone before it can know that routes lead there.
+    """
+    async with contextlib.AsyncExitStack() as envoys:
+        proxies = [
+            await envoys.enter_async_context(made.envoy(name, proxy.Role.SIDECAR))
+            for name in ("one-delta", "two-delta")
+        ]
+        await made.settled()
+        await made.apply(rules("v2", beta=UNKNOWN_SCRIPT), wait=False)
+        await waiting.eventually(lambda: told(made, "beta", "Accepted")[1] == "RefusedByProxy")
+        async with contextlib.AsyncExitStack() as stack:
+            flows = [
+                await stack.enter_async_context(load.Load(name, proxies).flowing(workers=1))
+                for name in NAMES
+            ]
+            await made.stop()
+            await made.start()
+
+            def held() -> bool:
+                assert len(made.discovery.clients.proxies) == len(proxies)
+                assert told(made, "beta", "Programmed")[1] == "Refused"
+                return all(client.in_sync for client in made.discovery.clients.proxies)
+
+            await waiting.eventually(held, 45)
+            await made.apply(rules("v1", beta=UNKNOWN_SCRIPT), wait=False)
+            await flows[0].until(lambda answer: answer.backend == "v1", 30)
+            assert [one for flow in flows for one in flow.failed()] == []
+        await made.apply(rules("v2"))
+        for name in NAMES:
+            assert await answers(name, proxies) == {"v2"}
