@@ -16,6 +16,8 @@ empty parts at the end are left out::
     outbound|9080|version=v2|reviews.default     those that have the label
     outbound|443||external:github.default        an ExternalService
     outbound|9080||reviews.default|from:shop     as the clients in namespace shop see it
+    outbound|53/udp||dns.default                 a port of UDP
+    outbound|0                                   the address of the host that is asked for
     inbound|8080                                 the application beside the proxy
     inbound|0                                    the proxy and its replicas, for weighing zones
 

@@ -13,6 +13,9 @@ Cluster keys get their names from whoever translates the plan; the rest is named
                                   that shares a port of TLS
     NAME.NAMESPACE:PORT           virtual host of a service's port
     external:NAME.NAMESPACE:PORT  virtual host of an external service's port
+    POD.NAME.NAMESPACE:PORT       virtual host of a pod of a StatefulSet
+    closed:NAME.NAMESPACE         virtual host of the ports that an external service does not have
+    addresses, anywhere           virtual hosts of addresses of pods, and of what nothing speaks of
     HOST                          virtual host at a gateway
     421|elsewhere                 virtual host of what other listeners of a port serve
     map|ADDRESS:PORT              listener, chain, and route configuration or forward of a mapped
