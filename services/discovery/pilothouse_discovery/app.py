@@ -18,6 +18,7 @@ from pilothouse.adapters.files import secrets as file_secrets
 from pilothouse.adapters.rpc import config_source, dialogues, serving, streams, web
 from pilothouse.api.registry.v1alpha1 import registry_service_pb2_grpc
 from pilothouse.api.status.v1alpha1 import status_service_pb2_grpc
+from pilothouse.config import accepted
 from pilothouse.model import keys
 from pilothouse_discovery import (
     client_status,
@@ -108,6 +109,7 @@ class Discovery:
             connected=self.clients,
             tracker=self.progress,
             holder=holder,
+            kept=accepted.AcceptedInMemory(),
             tracing=tracing,
             counters=self._metrics,
             domain=chosen.domain,

@@ -75,6 +75,7 @@ class Engine:
         connected: clients.Clients,
         tracker: progress.Progress,
         holder: holding.Holding,
+        kept: accepted.AcceptedStore,
         tracing: telemetry.Telemetry,
         counters: metrics.Metrics,
         domain: str,
@@ -92,10 +93,11 @@ class Engine:
         self._metrics = counters
         self._authored = (*inputs.authored, *inputs.registries)
         self._holding = holder
+        self._kept = kept
         self._builder = builder.Builder(
             domain=domain,
             authored=inputs.authored,
-            store=accepted.AcceptedInMemory(),
+            store=kept,
             alarm=self._alarmed,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -131,6 +133,11 @@ class Engine:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.changed, changes.Change(source="gate"))
 
+    def _decided_elsewhere(self) -> None:
+        """Something else is in force, by the decision of a sister."""
+        self._alarm = True
+        self.changed(changes.Change(source="accepted"))
+
     def welcome(self, client: clients.Client) -> None:
         """Serve a client that has just come: a config source at once, a proxy soon."""
         if client.is_source:
@@ -150,6 +157,7 @@ class Engine:
         ends = [store.subscribe(self.changed) for store in stores]
         ends += [one.subscribe(self.changed) for one in self._inputs.registries.values()]
         ends.append(self._inputs.secrets.subscribe(self.changed))
+        ends.append(self._kept.subscribe(self._decided_elsewhere))
         ends.append(self._progress.subscribe(self._serve_sources))
         self.changed(changes.Change(source="start"))
         try:
