@@ -54,6 +54,8 @@ class Inputs:
     derived: Mapping[str, objects.ConfigStore]
     registries: Mapping[str, services.ServiceRegistry]
     secrets: secrets.SecretSource
+    kept: accepted.AcceptedStore
+    """Where what is in force is kept."""
 
     def read(self) -> world.Sources:
         """What the sources hold now."""
@@ -75,7 +77,6 @@ class Engine:
         connected: clients.Clients,
         tracker: progress.Progress,
         holder: holding.Holding,
-        kept: accepted.AcceptedStore,
         tracing: telemetry.Telemetry,
         counters: metrics.Metrics,
         domain: str,
@@ -93,11 +94,10 @@ class Engine:
         self._metrics = counters
         self._authored = (*inputs.authored, *inputs.registries)
         self._holding = holder
-        self._kept = kept
         self._builder = builder.Builder(
             domain=domain,
             authored=inputs.authored,
-            store=kept,
+            store=inputs.kept,
             alarm=self._alarmed,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -157,7 +157,7 @@ class Engine:
         ends = [store.subscribe(self.changed) for store in stores]
         ends += [one.subscribe(self.changed) for one in self._inputs.registries.values()]
         ends.append(self._inputs.secrets.subscribe(self.changed))
-        ends.append(self._kept.subscribe(self._decided_elsewhere))
+        ends.append(self._inputs.kept.subscribe(self._decided_elsewhere))
         ends.append(self._progress.subscribe(self._serve_sources))
         self.changed(changes.Change(source="start"))
         try:
