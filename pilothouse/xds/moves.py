@@ -5,7 +5,7 @@ A thousand proxies that ask for the same names and have acknowledged all they we
 same answer to a changed endpoint. Four things let them share it:
 
 - What a stream at rest says next depends on two things alone: on what it asks for (`Wishes`), and
-  on the layer that the change replaces, not on the snapshot that the layer is part of, which is
+  on the layers that the change replaces, not on the snapshot that they are part of, which is
   another one for each workload. So the `Move` of the first stream that goes it is remembered by
   those, for delta streams, and the others take it over.
 - A response numbers itself when it is made, not when a stream writes it: nonces must be unique for
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Hashable, Mapping, MutableMapping
 
 from pilothouse.xds import content, memo, resources, type_state, types
 
@@ -62,22 +62,25 @@ class Move:
 
 
 _moves: memo.Pairs[resources.Layer, Move] = memo.Pairs()
+_MOST = 3
+"""Layers that a move replaces at most; it is remembered with the first of them."""
 
 
-def known(old: resources.Snapshot, new: resources.Snapshot) -> MutableMapping[object, Move] | None:
-    """The moves between two targets by wishes, to be read and added to.
+Way = tuple[MutableMapping[Hashable, Move], Hashable]
+"""Where a move is remembered, and by what."""
 
-    None unless exactly one layer is replaced.
-    """
+
+def way(old: resources.Snapshot, new: resources.Snapshot, asked: Wishes) -> Way | None:
+    """The way of a stream with these wishes; None where too much is replaced to be remembered."""
     if len(old.layers) != len(new.layers):
         return None
-    replaced = None
-    for before, after in zip(old.layers, new.layers, strict=True):
-        if before is not after:
-            if replaced is not None:
-                return None
-            replaced = before, after
-    return None if replaced is None else _moves.of(*replaced)
+    layers = zip(old.layers, new.layers, strict=True)
+    replaced = [pair for pair in layers if pair[0] is not pair[1]]
+    if len(replaced) == 1:
+        return _moves.of(*replaced[0]), asked
+    if 0 < len(replaced) <= _MOST:
+        return _moves.of(*replaced[0]), (asked, *replaced[1:])
+    return None
 
 
 _Firsts = dict[frozenset[str], content.Content | None]

@@ -117,23 +117,25 @@ class Stream(stepping.Steps):
         old = self.target
         if snapshot is old:
             return
-        known = moves.known(old, snapshot) if old is not None and self._rests() else None
-        if known is None:
+        way = None
+        if old is not None and self._rests():
+            if self._wishes is None:
+                self._wishes = moves.wishes(self._states)
+            way = moves.way(old, snapshot, self._wishes)
+        if way is None:
             self.target = snapshot
             self._route()
             return
-        if self._wishes is None:
-            self._wishes = moves.wishes(self._states)
-        move = known.get(self._wishes)
+        known, key = way
+        move = known.get(key)
         if move is not None:
             self._follow(move, snapshot)
             return
         self.target = snapshot
         self._route()
         if self.current is snapshot:
-            known[self._wishes] = moves.Move(
-                contents=dict(self._dirty), reached=self._settled is snapshot
-            )
+            reached = self._settled is snapshot
+            known[key] = moves.Move(contents=dict(self._dirty), reached=reached)
 
     def poll(self) -> Response | None:
         """The next response to write, or None."""
