@@ -155,7 +155,7 @@ class Link:
             return
         base = session.sent[-1][1] if session.sent else self._like()
         number = self._sender.snapshot(target, base)
-        session.sent.append((number, target))
+        session.tell(number, target)
         self._out.append(messages.Target(session.number, number, traceparent))
 
     def _like(self) -> resources.Snapshot | None:
@@ -226,7 +226,7 @@ class Link:
         session = self._sessions.get(message.client)
         if session is None:
             return
-        target = session.told_of(message.target) if message.target else None
+        target = session.told_of(message.target)
         known = session.stream.position.places
         session.stream.position = remote.Position(
             target=target,

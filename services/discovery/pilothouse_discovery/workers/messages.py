@@ -136,8 +136,8 @@ class Moved(NamedTuple):
     """Where a client stands."""
 
     client: int
-    target: int
-    """The target that this is about; 0 before the first."""
+    target: int | None
+    """The target that this is about; None before the first."""
     arrived: bool
     """True when the step that is being delivered is the target itself."""
     idle: bool

@@ -15,6 +15,9 @@ import grpc
 from pilothouse.api.envoy.config.core.v3 import base_pb2
 from pilothouse.xds import resources, status
 
+KEPT = 4
+"""Targets of a client that does not answer: older ones are given up, however many follow."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -121,8 +124,8 @@ class RemoteSession:
         self.stream = RemoteStream()
         self.ending: tuple[grpc.StatusCode, str] | None = None
         self.sent: list[tuple[int, resources.Snapshot]] = []
-        """The targets that its worker was told, from the one that it told of last: kept, because
-        what it tells may build on them."""
+        """The newest targets that its worker was told, from the one that it told of last: kept,
+        because what it tells may build on them."""
         self._push = push
         self._end = end
 
@@ -138,7 +141,12 @@ class RemoteSession:
             self.ending = (code, message)
             self._end(self)
 
-    def told_of(self, number: int) -> resources.Snapshot | None:
+    def tell(self, number: int, target: resources.Snapshot) -> None:
+        """Note that its worker is told this target."""
+        self.sent.append((number, target))
+        del self.sent[:-KEPT]
+
+    def told_of(self, number: int | None) -> resources.Snapshot | None:
         """The target of that number, of which its worker has told just now."""
         for index, (sent, snapshot) in enumerate(self.sent):
             if sent == number:

@@ -207,8 +207,8 @@ class Reporter:
         stream = client.session.stream
         target = stream.target
         refusals = stream.refusals
-        in_sync = stream.in_sync
-        number = 0 if target is None else self._sender.snapshot(target, None)
+        agreed = target if stream.in_sync else None
+        number = None if target is None else self._sender.snapshot(target, None)
         refused, client.refused = tuple(client.refused), []
         stale, client.stale = tuple(client.stale), []
         return messages.Moved(
@@ -216,11 +216,11 @@ class Reporter:
             number,
             stream.current is target,
             stream.idle,
-            in_sync,
+            agreed is not None,
             tuple(
                 (
                     url,
-                    number if in_sync else self._sender.snapshot(stream.acked(url), target),
+                    self._sender.snapshot(agreed or stream.acked(url), target),
                     refusals.get(url),
                     stream.claimed(url),
                 )

@@ -77,8 +77,21 @@ def test_the_first_end_counts() -> None:
 def test_targets_are_kept_while_a_worker_may_build_on_them() -> None:
     """From the one that it told of last."""
     one = session([])
-    one.sent = [(1, ONE), (2, OTHER)]
+    one.tell(1, ONE)
+    one.tell(2, OTHER)
     assert one.told_of(1) is ONE
     assert one.told_of(2) is OTHER
     assert one.sent == [(2, OTHER)]
     assert one.told_of(1) is None
+
+
+def test_a_client_that_never_answers_keeps_few_targets() -> None:
+    """However many follow; the newest is among them."""
+    one = session([])
+    for number in range(1, 100):
+        one.tell(number, resources.Snapshot(()))
+    one.tell(100, OTHER)
+    assert len(one.sent) == remote.KEPT
+    assert one.told_of(1) is None
+    assert one.told_of(100) is OTHER
+    assert one.told_of(None) is None
