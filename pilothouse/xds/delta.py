@@ -41,7 +41,6 @@ class DeltaStream(streams.Stream):
             state.claim(asked.initial_resource_versions)
             if state.type is types.CLUSTER:
                 state.leftover |= state.claimed.keys()
-            state.spared = self._spares(state, asked)
         events: list[streams.Event] = []
         # A stale nonce makes this no acknowledgement, but its subscriptions count.
         named = asked.resource_names_subscribe or asked.resource_names_unsubscribe
@@ -56,9 +55,7 @@ class DeltaStream(streams.Stream):
         self._advance()
         return tuple(events)
 
-    def _spares(
-        self, state: type_state.TypeState, asked: discovery_pb2.DeltaDiscoveryRequest
-    ) -> bool:
+    def _spares(self, state: type_state.TypeState, names: set[str]) -> bool:
         """True when a client that comes back needs no answer for the names that it holds.
 
         Envoy takes the routes that it has for whatever refers to them. For endpoints a warming
@@ -71,7 +68,7 @@ class DeltaStream(streams.Stream):
         if clusters is None or not (clusters.returned and clusters.subscription.wildcard):
             return False
         spares = state.type in (types.ENDPOINT, types.ROUTE)
-        return spares and state.claimed.keys() >= set(asked.resource_names_subscribe)
+        return spares and state.claimed.keys() >= names
 
     def _subscribe(
         self, state: type_state.TypeState, asked: discovery_pb2.DeltaDiscoveryRequest, *, new: bool
@@ -82,7 +79,8 @@ class DeltaStream(streams.Stream):
             add=asked.resource_names_subscribe, remove=asked.resource_names_unsubscribe, first=new
         )
         everything = state.resubscribed(was_wildcard=was_wildcard)
-        if new and state.spared:
+        if new and self._spares(state, must):
+            state.spared = True
             # Unless a changed cluster refers to it, which was written before this request came.
             must = must & self._early.pop(state.type.type_url, frozenset())
         state.forced |= must

@@ -87,7 +87,7 @@ class Subscription:
     def _add(self, added: set[str]) -> None:
         """Take names that come by the hundred as others did; those that come one by one, alone."""
         if len(added) > len(self.names):
-            self.names = _shared(added | self.names)
+            self.names = _shared(added | self.names if self.names else added)
         elif added:
             self._own().update(added)
 
