@@ -65,6 +65,7 @@ class Gate:
         self._reports: _PerSnapshot[Report] = {False: _weak(), True: _weak()}
         self._passed: _PerSnapshot[resources.Snapshot] = {False: _weak(), True: _weak()}
         self._missing: memo.Pairs[resources.Layer, _References] = memo.Pairs()
+        self._outwards: weakref.WeakKeyDictionary[resources.Layer, _References] = _weak()
 
     def report(self, snapshot: resources.Snapshot, *, grpc: bool = False) -> Report:
         """Look at a snapshot.
@@ -120,7 +121,9 @@ class Gate:
         """
         found: list[findings.Fault] = []
         for layer in snapshot.layers:
-            missing = self._unsatisfied(layer, layer)
+            missing = self._outward(layer)
+            if not missing:
+                continue
             # The largest first: it has the endpoints of nearly everything.
             others = sorted((one for one in snapshot.layers if one is not layer), key=_size)
             while missing and others:
@@ -128,6 +131,13 @@ class Gate:
             if missing:
                 found += _told(layer, missing)
         return found
+
+    def _outward(self, layer: resources.Layer) -> _References:
+        """What resources of a layer refer to outside of it."""
+        known = self._outwards.get(layer)
+        if known is None:
+            known = self._outwards[layer] = self._unsatisfied(layer, layer)
+        return known
 
     def _unsatisfied(self, layer: resources.Layer, other: resources.Layer) -> _References:
         """What resources of a layer refer to, and another layer does not have."""

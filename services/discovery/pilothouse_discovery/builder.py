@@ -105,6 +105,10 @@ class Builder:
         self._large: weakref.WeakSet[resources.Resource] = weakref.WeakSet()
         self._translated: dict[int, tuple[plan.ProxyPlan, resources.Snapshot]] = {}
         """The plans of this build that some proxy has, and their snapshots."""
+        self._made: dict[int, tuple[plan.ProxyPlan, resources.Snapshot]] = {}
+        """The same, before the gate has left anything out."""
+        self._plans: dict[int, tuple[Asked, plan.ProxyPlan | plan.NotReady]] = {}
+        """By proxy, what was planned from the present mesh."""
         self._variants: dict[_Variant, planner.Mesh] = {}
         """The meshes of this build for proxies that have something held."""
         self._faults: gatekeeping.Faults = frozenset()
@@ -131,7 +135,7 @@ class Builder:
         again = self._sources is not None and self._sources.objects != sources.objects
         self._sources = sources
         self._translator.begin_generation()
-        self._translated = {}
+        self._translated, self._made = {}, {}
         built, mesh = self._admitted(sources, asked, list(refusals), proven, again=again)
         self._authored.update(
             (
@@ -183,7 +187,7 @@ class Builder:
 
     def _enter(self, entered: state.MeshState) -> planner.Mesh:
         """Make a state the one that answers are about."""
-        self._state, self._variants = entered, {}
+        self._state, self._variants, self._plans = entered, {}, {}
         self._mesh = self._planner.update(entered)
         return self._mesh
 
@@ -230,8 +234,17 @@ class Builder:
     def _faults_of(self, planned: plan.ProxyPlan, *, grpc: bool) -> gatekeeping.Faults:
         if self._sources is None:
             return frozenset()
-        made = self._translator.snapshot(planned, self._sources.secrets)
+        made = self._raw(planned, self._sources)
         return frozenset(self._gate.report(made, grpc=grpc).all)
+
+    def _raw(self, planned: plan.ProxyPlan, sources: worlds.Sources) -> resources.Snapshot:
+        """All that follows from a plan, right or wrong."""
+        known = self._made.get(id(planned))
+        if known is None:
+            # The plan is kept with it, so that nothing else can get its identity.
+            made = self._translator.snapshot(planned, sources.secrets)
+            known = self._made[id(planned)] = (planned, made)
+        return known[1]
 
     def answers(self, asked: Iterable[Asked]) -> tuple[Answer, ...]:
         """What each of these proxies shall hold by the newest build, in their order."""
@@ -253,8 +266,17 @@ class Builder:
             return Failed()
 
     def _planned(self, asked: Asked) -> plan.ProxyPlan | plan.NotReady | None:
-        mesh = self._variant(asked.held) if asked.held else self._mesh
-        return None if mesh is None else mesh.plan(asked.proxy, served=asked.served)
+        if asked.held:
+            variant = self._variant(asked.held)
+            return None if variant is None else variant.plan(asked.proxy, served=asked.served)
+        known = self._plans.get(id(asked.proxy))
+        if known is not None and known[0].served == asked.served:
+            return known[1]
+        if self._mesh is None:
+            return None
+        planned = self._mesh.plan(asked.proxy, served=asked.served)
+        self._plans[id(asked.proxy)] = (asked, planned)
+        return planned
 
     def _variant(self, held: records.Held) -> planner.Mesh | None:
         """The mesh as it is for a proxy that has something held."""
@@ -273,7 +295,7 @@ class Builder:
     ) -> resources.Snapshot:
         known = self._translated.get(id(planned))
         if known is None:
-            made = self._translator.snapshot(planned, sources.secrets)
+            made = self._raw(planned, sources)
             if not self._alarmed and not self._faults.issuperset(
                 self._gate.report(made, grpc=grpc).all
             ):
@@ -281,7 +303,6 @@ class Builder:
                 self._alarm()
             passed = self._gate.passed(made, grpc=grpc)
             self._finish(passed)
-            # The plan is kept with it, so that nothing else can get its identity.
             known = self._translated[id(planned)] = (planned, passed)
         return known[1]
 
