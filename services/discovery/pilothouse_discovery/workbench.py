@@ -20,7 +20,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Around = Callable[[], contextlib.AbstractContextManager[None]]
 
-SWITCH_INTERVAL = 0.001
+SWITCH_INTERVAL = 0.002
 """Seconds after which a thread that only computes lets another one in; Python's own is 0.005."""
 
 
