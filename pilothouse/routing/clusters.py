@@ -197,15 +197,26 @@ def _external(
 Uses = Mapping[keys.ServiceKey, tuple[rules.Labelled, ...]]
 
 
-def labelled_uses(bound: Mapping[keys.ObjectKey, rules.Bound], pods: Uses) -> Uses:
+def labelled_uses(
+    memo: memory.Memo, bound: Mapping[keys.ObjectKey, rules.Bound], pods: Uses
+) -> Uses:
     """The ports and label sets of services that rules, or whatever names ``pods``, may send to."""
-    found: dict[keys.ServiceKey, set[rules.Labelled]] = {}
-    for one in bound.values():
-        for key, use in one.uses:
-            found.setdefault(key, set()).add(use)
-    for key, single in pods.items():
-        found.setdefault(key, set()).update(single)
-    return {key: tuple(sorted(uses)) for key, uses in found.items()}
+    by_service = memo.turned("", memo.mapped(_uses, "", bound))
+    found = memo.mapped(_distinct, "", by_service)
+    if not pods:
+        return found
+    more = {key: tuple(sorted({*found.get(key, ()), *single})) for key, single in pods.items()}
+    return {**found, **more}
+
+
+def _uses(bound: rules.Bound) -> tuple[tuple[keys.ServiceKey, rules.Labelled], ...]:
+    return bound.uses
+
+
+def _distinct(
+    uses: Mapping[keys.ObjectKey, tuple[rules.Labelled, ...]],
+) -> tuple[rules.Labelled, ...]:
+    return tuple(sorted({use for some in uses.values() for use in some}))
 
 
 def shared_key(entry: catalogue.Entry, use: rules.Labelled) -> plan.ClusterKey:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pilothouse.model import keys
 from pilothouse.model import services as registry
 from pilothouse.routing import (
+    catalogue,
     clusters,
     endpoints,
     gateway_ports,
@@ -38,15 +39,7 @@ def all_conditions(
     memo: memory.Memo, findings: Findings, barren: frozenset[told.Labelled]
 ) -> Mapping[keys.ObjectKey, told.Conditions]:
     """The conditions of every object of the kinds that are about routing, in key order."""
-    shadows: dict[keys.ObjectKey, list[tuple[str, routes.Shadow]]] = {}
-    for one in findings.shadows:
-        shadows.setdefault(one[1].loser, []).append(one)
-    found: dict[keys.ObjectKey, told.Conditions] = {}
-    for key, bound in findings.bound.items():
-        parents = tuple([_parent(findings, parent) for parent in bound.rule.parents])
-        empty = tuple([one for one in _labelled(bound.rule) if one in barren]) if barren else ()
-        shadowed = tuple(shadows.get(key, ()))
-        found[key] = memo.leaf(rule_conditions.conditions, key, bound, parents, empty, shadowed)
+    found: dict[keys.ObjectKey, told.Conditions] = {**_of_rules(memo, findings, barren)}
     for policy in findings.objects.policies:
         ports = _known_ports(findings.directory, policy.target)
         exists = ports is not None
@@ -67,24 +60,80 @@ def all_conditions(
     return {key: found[key] for key in sorted(found)}
 
 
-def _parent(findings: Findings, parent: parsed.Parent) -> rule_conditions.ParentFact:
-    if parent.gateway is not None:
-        gateway = findings.gateways.get(parent.gateway)
-        return rule_conditions.ParentFact(exists=gateway is not None, gateway=gateway)
-    ref = parent.ref
-    assert ref is not None  # noqa: S101  exactly one of the two is set
-    if not ref.external:
-        entry = findings.directory.mesh.entries.get(ref.key)
-        return rule_conditions.ParentFact(
-            exists=entry is not None, ports=(*entry.ports, *entry.streams) if entry else ()
-        )
-    ports = findings.directory.claims.ports.get(ref.key)
-    attached = findings.producers.get(ref.key.namespace, {}).get(ref, ())
-    exits = {origin for one in attached for origin in one.bound.rule.origins}
-    closed = any(http.site.egress_only and http.site.parent not in exits for http in ports or ())
-    return rule_conditions.ParentFact(
-        exists=ports is not None, ports=ports or (), has_exit=not closed
+def _of_rules(
+    memo: memory.Memo, findings: Findings, barren: frozenset[told.Labelled]
+) -> Mapping[keys.ObjectKey, told.Conditions]:
+    """The conditions of RouteRules."""
+    directory = findings.directory
+    closed = memo.leaf(_closed, "", directory.claims, findings.producers)
+    parents = memo.mapped(
+        _parents, "", findings.bound, findings.gateways, directory.mesh, directory.claims, closed
     )
+    labelled = memo.mapped(_labelled, "", findings.objects.rules)
+    shadows: dict[keys.ObjectKey, list[tuple[str, routes.Shadow]]] = {}
+    for one in findings.shadows:
+        shadows.setdefault(one[1].loser, []).append(one)
+    facts = {
+        key: (
+            bound,
+            parents[key],
+            tuple([one for one in labelled[key] if one in barren]) if barren else (),
+            tuple(shadows.get(key, ())),
+        )
+        for key, bound in findings.bound.items()
+    }
+    return memo.mapped(_of_rule, "", facts)
+
+
+def _of_rule(
+    facts: tuple[
+        rules.Bound, tuple[rule_conditions.ParentFact, ...], tuple[told.Labelled, ...], told.Shadows
+    ],
+) -> told.Conditions:
+    return rule_conditions.conditions(*facts)
+
+
+def _closed(
+    claims: catalogue.Claims, producers: Mapping[str, rules.ByRef]
+) -> frozenset[parsed.Ref]:
+    """The external services that nothing leads to, though requests may leave in one way only."""
+    found = set()
+    for key, ports in claims.ports.items():
+        parents = {http.site.parent for http in ports if http.site.egress_only}
+        if parents:
+            ref = parsed.Ref(external=True, key=key)
+            attached = producers.get(key.namespace, {}).get(ref, ())
+            if not parents <= {origin for one in attached for origin in one.bound.rule.origins}:
+                found.add(ref)
+    return frozenset(found)
+
+
+def _parents(
+    bound: rules.Bound,
+    gateways: Mapping[keys.ObjectKey, parsed.Gateway],
+    mesh: catalogue.Catalogue,
+    claims: catalogue.Claims,
+    closed: frozenset[parsed.Ref],
+) -> tuple[rule_conditions.ParentFact, ...]:
+    """What the parents of a rule lead to; ``closed`` are external services without an exit."""
+
+    def fact(parent: parsed.Parent) -> rule_conditions.ParentFact:
+        if parent.gateway is not None:
+            gateway = gateways.get(parent.gateway)
+            return rule_conditions.ParentFact(exists=gateway is not None, gateway=gateway)
+        ref = parent.ref
+        assert ref is not None  # noqa: S101  exactly one of the two is set
+        if not ref.external:
+            entry = mesh.entries.get(ref.key)
+            ports = (*entry.ports, *entry.streams) if entry else ()
+            return rule_conditions.ParentFact(exists=entry is not None, ports=ports)
+        return rule_conditions.ParentFact(
+            exists=ref.key in claims.ports,
+            ports=claims.ports.get(ref.key, ()),
+            has_exit=ref not in closed,
+        )
+
+    return tuple(map(fact, bound.rule.parents))
 
 
 def _known_ports(directory: clusters.Directory, target: parsed.Ref) -> frozenset[int] | None:
@@ -110,13 +159,17 @@ Wanted = tuple[tuple[keys.ServiceKey, tuple[keys.Labels, ...]], ...]
 """Services with the label sets that objects name, sorted."""
 
 
-def wanted(found: parsing.Objects) -> Wanted:
+def wanted(
+    memo: memory.Memo,
+    rules: Mapping[keys.ObjectKey, parsed.Rule],
+    policies: tuple[parsed.Policy, ...],
+) -> Wanted:
     """All label sets that rules and policies name."""
     by_service: dict[keys.ServiceKey, set[keys.Labels]] = {}
-    for rule in found.rules:
-        for service, labels in _labelled(rule):
+    for some in memo.mapped(_labelled, "", rules).values():
+        for service, labels in some:
             by_service.setdefault(service, set()).add(labels)
-    for policy in found.policies:
+    for policy in policies:
         if policy.labels:
             by_service.setdefault(policy.target.key, set()).add(policy.labels)
     return tuple((service, tuple(sorted(by_service[service]))) for service in sorted(by_service))

@@ -43,48 +43,53 @@ def layer(
                 beside.setdefault(shared.service, []).append((shared, own))
     found: list[plan.ClusterEndpoints] = []
     for namespace, entries in mesh.by_namespace.items():
-        found += memo.group(
-            _namespace,
+        shapes = memo.group(
+            _shapes,
             namespace,
             entries,
-            tuple([endpoints.get(entry.service.key, ()) for entry in entries]),
             tuple([uses.get(entry.service.key, ()) for entry in entries]),
             tuple([tuple(beside.get(entry.service.key, ())) for entry in entries]),
             tuple([tuple(elsewhere.get(entry.service.key, ())) for entry in entries]),
         )
+        candidates = {key: (shape, endpoints.get(key, ())) for key, shape in shapes.items()}
+        made = memo.mapped_group(_service, namespace, candidates).values()
+        found += [one for some in made for one in some]
     return plan.Layer(endpoints=tuple(found))
 
 
-def _namespace(
+_Shape = tuple[tuple[plan.ClusterKey, str], ...]
+"""The clusters of a service, and the name by which endpoints say that they serve its port."""
+
+
+def _shapes(
     memo: memory.Memo,
     entries: tuple[catalogue.Entry, ...],
-    endpoints: tuple[tuple[registry.Endpoint, ...], ...],
     uses: tuple[tuple[rules.Labelled, ...], ...],
     beside: tuple[Pairs, ...],
     elsewhere: tuple[tuple[plan.ClusterKey, ...], ...],
-) -> tuple[plan.ClusterEndpoints, ...]:
+) -> Mapping[keys.ServiceKey, _Shape]:
+    """What is to be known of each service of a namespace, whoever its endpoints are."""
+    arguments = zip(entries, uses, beside, elsewhere, strict=True)
+    return memo.mapped(_shape, "", {one[0].service.key: one for one in arguments})
+
+
+def _shape(
+    of: tuple[catalogue.Entry, tuple[rules.Labelled, ...], Pairs, tuple[plan.ClusterKey, ...]],
+) -> _Shape:
+    entry, uses, beside, elsewhere = of
     return tuple(
-        one
-        for arguments in zip(entries, endpoints, uses, beside, elsewhere, strict=True)
-        for one in memo.group(_service, arguments[0].service.key, *arguments)
+        (key, _port_name(entry, shared))
+        for shared in clusters.shared_keys(entry, uses)
+        for key in (shared, *(own for one, own in beside if one == shared))
+        if key not in elsewhere
     )
 
 
 def _service(
-    memo: memory.Memo,
-    entry: catalogue.Entry,
-    candidates: tuple[registry.Endpoint, ...],
-    uses: tuple[rules.Labelled, ...],
-    beside: Pairs,
-    elsewhere: tuple[plan.ClusterKey, ...],
+    memo: memory.Memo, of: tuple[_Shape, tuple[registry.Endpoint, ...]]
 ) -> tuple[plan.ClusterEndpoints, ...]:
-    found = []
-    for shared in clusters.shared_keys(entry, uses):
-        for key in (shared, *(own for one, own in beside if one == shared)):
-            if key not in elsewhere:
-                name = _port_name(entry, shared)
-                found.append(memo.leaf(clusters.endpoints, key, key, name, candidates))
-    return tuple(found)
+    shape, candidates = of
+    return tuple(memo.leaf(clusters.endpoints, key, key, name, candidates) for key, name in shape)
 
 
 def _port_name(entry: catalogue.Entry, key: plan.ClusterKey) -> str:
@@ -144,25 +149,25 @@ def spoken(port: registry.Port) -> Spoken:
     return "udp" if port.protocol == registry.AppProtocol.UDP else "tcp"
 
 
+ByAddress = Mapping[str, Mapping[keys.ServiceKey, tuple[tuple[ServedPort, ...], ...]]]
+"""The ports that serve at each address, by service; a port may be there twice."""
+
+
 def by_address(
     memo: memory.Memo,
     entries: tuple[catalogue.Entry, ...],
     endpoints: tuple[tuple[registry.Endpoint, ...], ...],
-) -> Mapping[str, tuple[ServedPort, ...]]:
-    """The ports that serve one namespace at each address; a port may be there twice."""
-    found: dict[str, list[ServedPort]] = {}
-    for entry, candidates in zip(entries, endpoints, strict=True):
-        if candidates:
-            served = memo.leaf(_served, entry.service.key, entry, candidates)
-            for address, ports in served:
-                found.setdefault(address, []).extend(ports)
-    return {address: tuple(ports) for address, ports in found.items()}
+) -> ByAddress:
+    """The ports that serve one namespace at each address."""
+    candidates = {one[0].service.key: one for one in zip(entries, endpoints, strict=True)}
+    return memo.turned("", memo.mapped(_served, "", candidates))
 
 
 def _served(
-    entry: catalogue.Entry, candidates: tuple[registry.Endpoint, ...]
+    of: tuple[catalogue.Entry, tuple[registry.Endpoint, ...]],
 ) -> tuple[tuple[str, tuple[ServedPort, ...]], ...]:
     """The ports at each address of a service, ready or not: a pod is served before it is ready."""
+    entry, candidates = of
     by_name = {port.name: spoken(port) for port in entry.service.ports}
     found: dict[str, list[ServedPort]] = {}
     for one in candidates:

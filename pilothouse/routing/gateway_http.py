@@ -10,6 +10,7 @@ listener is answered 421, and the client may connect anew (RFC 9110, section 15.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from pilothouse.model import keys
 from pilothouse.routing import (
@@ -32,21 +33,32 @@ _MOVED = 301
 _HTTPS_PORT = 443
 
 
-def hosts_of(listener: gateway_ports.OpenListener, attached: rules.Attached) -> tuple[str, ...]:
-    """The hosts that an attached rule serves at a listener."""
-    if not attached.bound.rule.routes:
-        return ()
-    hosts = attached.bound.rule.hosts or listener.hosts
-    both = {patterns.intersect(ours, theirs) for ours in listener.hosts for theirs in hosts}
-    return tuple(sorted(host for host in both if host is not None))
+class _Listener(NamedTuple):
+    """What it takes to know which hosts a rule serves at a listener."""
+
+    name: str
+    hosts: tuple[str, ...]
+    origins: plan.Origins
+    """Of its gateway."""
+
+
+class _There(NamedTuple):
+    """A rule at a host."""
+
+    bound: rules.Bound
+    origins: plan.Origins
+
+
+_Key = tuple[int, keys.ObjectKey]
+"""A rule by way of one of several listeners; the older gateway's first."""
 
 
 def hosts(
     memo: memory.Memo,
     place: str,
     listeners: tuple[gateway_ports.OpenListener, ...],
-    owners: Mapping[str, gateway_ports.OpenListener],
-) -> list[routes.Host]:
+    owners: Mapping[str, gateway_ports.Owner],
+) -> Iterable[routes.Host]:
     """The hosts that rules make, sorted by name.
 
     Args:
@@ -55,32 +67,59 @@ def hosts(
         listeners: Whose rules these are.
         owners: Listeners by host; what is another's, or redirects all requests, is left out.
     """
-    by_host: dict[str, dict[keys.ObjectKey, rules.Bound]] = {}
-    origins: dict[str, set[keys.ObjectKey]] = {}
-    ours = {id(one) for one in listeners}
-    for one in listeners:
-        for attached in one.attached():
-            for host in hosts_of(one, attached):
-                owner = gateway_ports.owner(owners, host)
-                if owner is not None and not _is_routed(owner, ours):
-                    continue
-                bounds, key = by_host.setdefault(host, {}), attached.bound.rule.key
-                before = bounds.get(key, attached.bound)
-                bounds[key] = rules.together(before, attached.bound)
-                origins.setdefault(host, set()).update(one.served.gateway.origins)
+    ours = frozenset(one.owner for one in listeners)
+    served: dict[_Key, tuple[tuple[str, _There], ...]] = {}
+    for number, one in enumerate(listeners):
+        gateway = one.served.gateway
+        listener = _Listener(one.listener.name, one.hosts, gateway.origins)
+        slot = (place, gateway.key, listener.name)
+        found = memo.mapped(_served, slot, one.served.attached, listener, owners, ours)
+        served |= {(number, key): some for key, some in found.items()}
+    there = memo.turned(place, served)
     site = catalogue.Site(port=listeners[0].listener.port, gateway=True)
+    rules_of = {host: (host, there[host]) for host in sorted(there)}
+    return memo.mapped_group(_host, place, rules_of, site).values()
+
+
+def _served(
+    attached: tuple[rules.Attached, ...],
+    listener: _Listener,
+    owners: Mapping[str, gateway_ports.Owner],
+    ours: frozenset[gateway_ports.Owner],
+) -> tuple[tuple[str, _There], ...]:
+    """A rule at each host that it serves at a listener."""
     found = []
-    for host in sorted(by_host):
-        slot = (place, host)
-        bound = tuple(by_host[host].values())
-        routed = memo.group(routes.route_host, slot, site, (), bound)
-        sources = tuple(sorted(origins[host]))
-        found.append(memo.leaf(routes.host, slot, host, (host,), routed, sources))
-    return found
+    for one in attached:
+        if one.listener in ("", listener.name):
+            for host in _hosts_of(listener, one.bound.rule):
+                owner = gateway_ports.owner(owners, host)
+                if owner is None or (owner in ours and not owner.redirects):
+                    found.append((host, _There(one.bound, listener.origins)))
+    return tuple(found)
 
 
-def _is_routed(owner: gateway_ports.OpenListener, ours: set[int]) -> bool:
-    return id(owner) in ours and owner.listener.redirect_port is None
+def _hosts_of(listener: _Listener, rule: parsed.Rule) -> tuple[str, ...]:
+    if not rule.routes:
+        return ()
+    hosts = rule.hosts or listener.hosts
+    both = {patterns.intersect(ours, theirs) for ours in listener.hosts for theirs in hosts}
+    return tuple(sorted(host for host in both if host is not None))
+
+
+def _host(
+    memo: memory.Memo,
+    of: tuple[str, Mapping[_Key, tuple[_There, ...]]],
+    site: catalogue.Site,
+) -> routes.Host:
+    name, there = of
+    bounds: dict[keys.ObjectKey, rules.Bound] = {}
+    origins: set[keys.ObjectKey] = set()
+    for (_, key), some in there.items():
+        for one in some:
+            bounds[key] = rules.together(bounds.get(key, one.bound), one.bound)
+            origins.update(one.origins)
+    routed = routes.route_host(memo, site, (), tuple(bounds.values()))
+    return routes.host(name, (name,), routed, tuple(sorted(origins)))
 
 
 def in_scope(
@@ -114,7 +153,7 @@ def _redirect(host: str, port: int, origins: plan.Origins) -> plan.VirtualHost:
 
 def elsewhere(
     listener: gateway_ports.OpenListener,
-    owners: Mapping[str, gateway_ports.OpenListener],
+    owners: Mapping[str, gateway_ports.Owner],
     served: Iterable[str],
 ) -> list[plan.VirtualHost]:
     """What a listener answers for hosts of others of its port, and for its own without a route.
@@ -144,7 +183,7 @@ def elsewhere(
 
 
 def _others(
-    listener: gateway_ports.OpenListener, owners: Mapping[str, gateway_ports.OpenListener]
+    listener: gateway_ports.OpenListener, owners: Mapping[str, gateway_ports.Owner]
 ) -> tuple[str, ...]:
     """The hosts of others, sorted; ``*`` stands for many, where it is not the listener's own."""
     own = {host: host for host in listener.hosts}

@@ -31,7 +31,16 @@ class Served(NamedTuple):
     """A gateway, and the rules attached to it."""
 
     gateway: parsed.Gateway
-    attached: tuple[rules.Attached, ...]
+    attached: rules.AtGateway
+
+
+class Owner(NamedTuple):
+    """A listener that has a host."""
+
+    gateway: keys.ObjectKey
+    listener: str
+    redirects: bool
+    """All requests for its hosts."""
 
 
 class OpenListener(NamedTuple):
@@ -43,11 +52,18 @@ class OpenListener(NamedTuple):
     """At least one."""
     http3: bool = False
 
+    @property
+    def owner(self) -> Owner:
+        """What it is as the owner of its hosts."""
+        redirects = self.listener.redirect_port is not None
+        return Owner(self.served.gateway.key, self.listener.name, redirects)
+
     def attached(self) -> Iterator[rules.Attached]:
         """The rules that may route here."""
-        for one in self.served.attached:
-            if one.listener in ("", self.listener.name):
-                yield one
+        for some in self.served.attached.values():
+            for one in some:
+                if one.listener in ("", self.listener.name):
+                    yield one
 
     def bound(self) -> tuple[rules.Bound, ...]:
         """The same, each once."""
@@ -64,9 +80,9 @@ class OpenPort:
     """Of all gateways, the older gateway first, then as written; for ``tcp`` and ``udp`` one."""
 
 
-def owners(listeners: Iterable[OpenListener]) -> Mapping[str, OpenListener]:
-    """Whose each host is."""
-    return {host: one for one in listeners for host in one.hosts}
+def owners(listeners: tuple[tuple[Owner, tuple[str, ...]], ...]) -> Mapping[str, Owner]:
+    """Whose each host is, of listeners with their hosts."""
+    return {host: one for one, hosts in listeners for host in hosts}
 
 
 def owner(of: Mapping[str, T], host: str) -> T | None:
@@ -197,7 +213,7 @@ def losses(gateways: tuple[parsed.Gateway, ...]) -> Mapping[keys.ObjectKey, tupl
     found: dict[keys.ObjectKey, dict[str, None]] = {}
     for namespace, selector in sorted({(one.key.namespace, one.selector) for one in gateways}):
         together = [
-            Served(one, ())
+            Served(one, {})
             for one in gateways
             if one.key.namespace == namespace and keys.selects(one.selector, selector)
         ]

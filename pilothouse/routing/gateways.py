@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from pilothouse.model import keys
 from pilothouse.routing import (
@@ -23,6 +25,7 @@ from pilothouse.routing import (
 from pilothouse.routing import memo as memory
 
 Served = gateway_ports.Served
+_NAME: Final = operator.attrgetter("name")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,14 +89,10 @@ def gateways(
         needed=credentials.needed(sent, certified=directory.policies.certified),
         namespace=namespace,
         route_configurations=tuple(found.configurations),
-        tcp_forwards=tuple(sorted(found.forwards, key=_name)),
+        tcp_forwards=tuple(sorted(found.forwards, key=_NAME)),
         ports=tuple(sorted(found.ports, key=_number)),
         shadows=tuple(found.shadows),
     )
-
-
-def _name(forward: plan.TcpForward) -> str:
-    return forward.name
 
 
 def _number(port: gateway_listeners.Port) -> tuple[int, bool]:
@@ -103,7 +102,7 @@ def _number(port: gateway_listeners.Port) -> tuple[int, bool]:
 def _plain(memo: memory.Memo, port: gateway_ports.OpenPort, found: _Found) -> None:
     """HTTP: one chain, one set of hosts."""
     name = names.gateway(port.port)
-    owners = gateway_ports.owners(port.listeners)
+    owners = _owners(memo, port)
     made = gateway_http.hosts(memo, name, port.listeners, owners)
     _routes(memo, name, port.port, made, gateway_http.redirects(port.listeners), found)
     found.ports.append(
@@ -118,7 +117,7 @@ def _plain(memo: memory.Memo, port: gateway_ports.OpenPort, found: _Found) -> No
 
 def _secure(memo: memory.Memo, port: gateway_ports.OpenPort, found: _Found) -> None:
     """HTTPS and TLS: each listener has chains of its own, told apart by server name."""
-    owners = gateway_ports.owners(port.listeners)
+    owners = _owners(memo, port)
     chains: list[plan.Chain] = []
     ranked: list[gateway_connections.Ranked] = []
     of_http: dict[str, str] = {}
@@ -153,6 +152,11 @@ def _secure(memo: memory.Memo, port: gateway_ports.OpenPort, found: _Found) -> N
     found.ports.append(made_port)
     if made_port.http3:
         found.ports.append(gateway_listeners.quic(made_port))
+
+
+def _owners(memo: memory.Memo, port: gateway_ports.OpenPort) -> Mapping[str, gateway_ports.Owner]:
+    opened = tuple((one.owner, one.hosts) for one in port.listeners)
+    return memo.leaf(gateway_ports.owners, (port.port, port.kind), opened)
 
 
 def _rank(one: gateway_connections.Ranked) -> tuple[int, int]:
@@ -205,7 +209,7 @@ def _routes(
     memo: memory.Memo,
     name: str,
     port: int,
-    made: list[routes.Host],
+    made: Iterable[routes.Host],
     more: list[plan.VirtualHost],
     found: _Found,
 ) -> None:
@@ -216,14 +220,13 @@ def _routes(
         for host in made
         for shadow in host.routed.shadows
     ]
-    hosts = [gateway_http.in_scope(memo, name, host, found.scoped) for host in made] + more
+    if found.scoped:
+        hosts = [gateway_http.in_scope(memo, name, host, found.scoped) for host in made] + more
+    else:
+        hosts = [host.virtual_host for host in made] + more
     found.configurations.append(
-        memo.leaf(_route_configuration, name, name, tuple(sorted(hosts, key=_host_name)))
+        memo.leaf(_route_configuration, name, name, tuple(sorted(hosts, key=_NAME)))
     )
-
-
-def _host_name(host: plan.VirtualHost) -> str:
-    return host.name
 
 
 def _route_configuration(

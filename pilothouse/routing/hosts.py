@@ -135,25 +135,22 @@ def _in_namespace(
     entries: tuple[catalogue.Entry, ...],
     endpoints: tuple[tuple[registry.Endpoint, ...], ...],
 ) -> Pods:
-    found = [
-        (entry, memo.leaf(_of_service, entry.service.key, _is_headless(entry), candidates))
-        for entry, candidates in zip(entries, endpoints, strict=True)
-        if candidates
-    ]
+    pairs = zip(entries, endpoints, strict=True)
+    candidates = {
+        entry.service.key: (not entry.service.cluster_ips, found) for entry, found in pairs if found
+    }
+    of_services = memo.mapped(_of_service, "", candidates)
     return Pods(
-        named=tuple([(entry.service.key, names) for entry, (names, _) in found if names]),
-        networks=tuple(sorted({one for _, (_, networks) in found for one in networks})),
+        named=tuple([(key, names) for key, (names, _) in of_services.items() if names]),
+        networks=tuple(sorted({one for _, networks in of_services.values() for one in networks})),
     )
 
 
-def _is_headless(entry: catalogue.Entry) -> bool:
-    return not entry.service.cluster_ips
-
-
 def _of_service(
-    headless: bool,  # noqa: FBT001  a memo's functions take positions
-    candidates: tuple[registry.Endpoint, ...],
+    of: tuple[bool, tuple[registry.Endpoint, ...]],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of pods, of which headless services alone have some, and their networks."""
+    headless, candidates = of
     names = (dict(one.labels).get(POD_LABEL, "") for one in candidates) if headless else ()
     networks = {network(one.address) for one in candidates}
     return tuple(sorted({name for name in names if name})), tuple(sorted(networks))

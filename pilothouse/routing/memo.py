@@ -6,15 +6,22 @@ are all it knows, and they are the cache key. A slot says which of many calls of
 meant; it holds the last arguments and the last value. Arguments are compared, never hashed:
 unchanged parts are the same objects, and comparing those costs nothing. A new value that equals the
 old one is given up for the old one, so identity tells downstream whether anything changed.
+
+Of thousands of calls of one function even a look at each is too much for one change: `Memo.mapped`
+looks at a whole mapping at once, and `Memo.turned` keeps an index of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, TypeVar, TypeVarTuple, cast
+import operator
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple, cast
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+P = TypeVar("P", bound=Hashable)
 
 
 class _Entry(NamedTuple):
@@ -23,7 +30,15 @@ class _Entry(NamedTuple):
     child: Memo | None
 
 
-_Table = dict[tuple[Callable[..., object], Hashable], _Entry]
+class _Mapped(NamedTuple):
+    items: Mapping[Any, Any]
+    args: tuple[object, ...]
+    values: Mapping[Any, Any]
+    children: Mapping[Any, Memo]
+
+
+_NONE: Final = _Mapped({}, (), {}, {})
+_Table = dict[tuple[Callable[..., object], Hashable], Any]
 
 
 class Memo:
@@ -63,6 +78,135 @@ class Memo:
             known = _Entry(args, value, child)
         self._current[key] = known
         return cast("R", known.value)
+
+    def mapped(
+        self, function: Callable[[V, *Ts], R], slot: Hashable, items: Mapping[K, V], *args: *Ts
+    ) -> Mapping[K, R]:
+        """``function(value, *args)`` of every value, by the same keys and in their order.
+
+        With equal ``args`` only other values than before are looked at. The mapping is the same
+        object as before when it is equal to that; ``items`` must not be changed afterwards.
+        """
+        return self._map(slot, function, items, args, parts=False)
+
+    def mapped_group(
+        self,
+        function: Callable[[Memo, V, *Ts], R],
+        slot: Hashable,
+        items: Mapping[K, V],
+        *args: *Ts,
+    ) -> Mapping[K, R]:
+        """The same with ``function(memo, value, *args)``, which remembers its parts by key."""
+        return self._map(slot, function, items, args, parts=True)
+
+    def _map(
+        self,
+        slot: Hashable,
+        function: Callable[..., R],
+        items: Mapping[K, V],
+        args: tuple[object, ...],
+        *,
+        parts: bool,
+    ) -> Mapping[K, R]:
+        key = (function, slot)
+        known: _Mapped = self._current.get(key) or self._previous.get(key) or _NONE
+        same = known.args == args
+        if items is not known.items or not same:
+            fresh: dict[K, R] = {}
+            children: dict[K, Memo] = {}
+            for one in _changed(known.items, items) if same else items:
+                if parts:
+                    before = known.children.get(one)
+                    children[one] = child = Memo(before._current if before else None)  # noqa: SLF001
+                    value = function(child, items[one], *args)
+                    child._previous = {}
+                else:
+                    value = function(items[one], *args)
+                if one not in known.values or known.values[one] != value:
+                    fresh[one] = value
+            known = _Mapped(
+                items,
+                args,
+                _patched(known.values, fresh, items),
+                _patched(known.children, children, items) if parts else {},
+            )
+        self._current[key] = known
+        return known.values
+
+    def turned(
+        self, slot: Hashable, items: Mapping[K, tuple[tuple[P, V], ...]]
+    ) -> Mapping[P, Mapping[K, tuple[V, ...]]]:
+        """What is at each place, by the keys of ``items``: of ``{key: ((place, value), ...)}``.
+
+        Keys, which must have an order, are in order at each place. Places are in none: look them
+        up, or sort them. A place where nothing changed has the same object as before.
+        """
+        key = (Memo.turned, slot)
+        known: _Mapped = self._current.get(key) or self._previous.get(key) or _NONE
+        if items is not known.items:
+            gone = [one for one in known.items if one not in items]
+            found: dict[P, dict[K, tuple[V, ...]]] = {}
+            for one in (*gone, *_changed(known.items, items)):
+                _move(one, known.items.get(one, ()), items.get(one, ()), known.values, found)
+            known = _Mapped(items, (), _replaced(known.values, found), {})
+        self._current[key] = known
+        return known.values
+
+
+def _changed(before: Mapping[K, V], now: Mapping[K, V]) -> list[K]:
+    """The keys of other values than before. Most values are the same objects."""
+    if len(before) == len(now) and [*before] == [*now]:
+        return [
+            key
+            for (key, value), old in zip(now.items(), before.values(), strict=True)
+            if value is not old and value != old
+        ]
+    return [key for key, value in now.items() if key not in before or before[key] != value]
+
+
+def _patched(
+    before: Mapping[K, R], fresh: Mapping[K, R], keys: Mapping[K, object]
+) -> Mapping[K, R]:
+    """What was there before with what is new, by these keys; the same object if it is the same."""
+    if len(before) == len(keys) and [*before] == [*keys]:
+        return {**before, **fresh} if fresh else before
+    return {key: fresh[key] if key in fresh else before[key] for key in keys}
+
+
+def _move(
+    key: K,
+    before: tuple[tuple[P, V], ...],
+    now: tuple[tuple[P, V], ...],
+    known: Mapping[P, Mapping[K, tuple[V, ...]]],
+    found: dict[P, dict[K, tuple[V, ...]]],
+) -> None:
+    """Take a key from where it was to where it is."""
+    there: dict[P, tuple[V, ...]] = {place: () for place, _ in before}
+    for place, value in now:
+        there[place] = (*there.get(place, ()), value)
+    for place, values in there.items():
+        if place not in found:
+            found[place] = {**known.get(place, {})}
+        if values:
+            found[place][key] = values
+        else:
+            found[place].pop(key, None)
+
+
+def _replaced(
+    known: Mapping[P, Mapping[K, tuple[V, ...]]], found: dict[P, dict[K, tuple[V, ...]]]
+) -> Mapping[P, Mapping[K, tuple[V, ...]]]:
+    first = operator.itemgetter(0)
+    fresh = {
+        place: dict(sorted(members.items(), key=first))
+        for place, members in found.items()
+        if members and known.get(place) != members
+    }
+    gone = {place for place, members in found.items() if not members and place in known}
+    if not fresh and not gone:
+        return known
+    left = {place: kept for place, kept in known.items() if place not in gone} if gone else known
+    return {**left, **fresh}
 
 
 def _settle(known: _Entry | None, value: Any) -> Any:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 class Objects:
     """All objects in force, by kind, each kind in key order."""
 
-    rules: tuple[parsed.Rule, ...] = ()
+    rules: Mapping[keys.ObjectKey, parsed.Rule] = dataclasses.field(default_factory=dict)
     policies: tuple[parsed.Policy, ...] = ()
     externals: tuple[parsed.External, ...] = ()
     gateways: tuple[parsed.Gateway, ...] = ()
@@ -40,22 +40,19 @@ class Objects:
 
 def parse(memo: memory.Memo, configs: Mapping[keys.ObjectKey, objects.Config]) -> Objects:
     """Read every object that routing knows; other kinds are for others."""
-    by_kind: dict[str, list[objects.Config]] = {}
+    by_kind: dict[str, dict[keys.ObjectKey, objects.Config]] = {}
     for key in sorted(configs):
-        by_kind.setdefault(key.kind, []).append(configs[key])
+        by_kind.setdefault(key.kind, {})[key] = configs[key]
 
     def read(kind: str, reader: Callable[[objects.Config], T]) -> tuple[T, ...]:
-        return tuple(memo.leaf(reader, one.key, one) for one in by_kind.get(kind, ()))
+        return tuple(memo.mapped(reader, "", by_kind.get(kind, {})).values())
 
     mesh = configs.get(MESH_CONFIG)
     defaults = (
         parsed.MeshDefaults() if mesh is None else memo.leaf(mesh_defaults.defaults, mesh.key, mesh)
     )
     return Objects(
-        rules=tuple(
-            memo.leaf(route_rules.rule, one.key, one, defaults.retry)
-            for one in by_kind.get("RouteRule", ())
-        ),
+        rules=memo.mapped(route_rules.rule, "", by_kind.get("RouteRule", {}), defaults.retry),
         policies=read("DestinationPolicy", policies.policy),
         externals=read("ExternalService", external),
         gateways=read("MeshGateway", mesh_gateways.gateway),

@@ -12,20 +12,25 @@ from collections.abc import Mapping
 from pilothouse.model import keys
 from pilothouse.model import services as registry
 from pilothouse.routing import catalogue, plan
+from pilothouse.routing import memo as memory
 
 KEY = plan.ClusterKey(direction=plan.Direction.INBOUND, port=0)
 """A proxy asks for the endpoints of this cluster, which its bootstrap has."""
 
 
 def by_address(
-    entries: tuple[catalogue.Entry, ...], endpoints: tuple[tuple[registry.Endpoint, ...], ...]
-) -> Mapping[str, tuple[keys.ServiceKey, ...]]:
-    """The services at each address, sorted."""
-    found: dict[str, set[keys.ServiceKey]] = {}
-    for entry, candidates in zip(entries, endpoints, strict=True):
-        for one in candidates:
-            found.setdefault(one.address, set()).add(entry.service.key)
-    return {address: tuple(sorted(services)) for address, services in found.items()}
+    memo: memory.Memo,
+    entries: tuple[catalogue.Entry, ...],
+    endpoints: tuple[tuple[registry.Endpoint, ...], ...],
+) -> Mapping[str, Mapping[keys.ServiceKey, object]]:
+    """The services at each address, in order."""
+    pairs = zip(entries, endpoints, strict=True)
+    candidates = {entry.service.key: found for entry, found in pairs}
+    return memo.turned("", memo.mapped(_places, "", candidates))
+
+
+def _places(candidates: tuple[registry.Endpoint, ...]) -> tuple[tuple[str, None], ...]:
+    return tuple((address, None) for address in sorted({one.address for one in candidates}))
 
 
 def layer(endpoints: tuple[tuple[registry.Endpoint, ...], ...]) -> plan.Layer:

@@ -101,7 +101,7 @@ class Mesh:
         pods = shared.group(hosts.pods, "", mesh, state.endpoints, state.workloads)
         self._bound = bound
         single = shared.leaf(hosts.pod_uses, "", pods, mesh)
-        uses = shared.leaf(clusters.labelled_uses, "", bound, single)
+        uses = shared.group(clusters.labelled_uses, "", bound, single)
         self._scoped = shared.leaf(clusters.rescoped, "", self._policies, mesh, claims, uses)
         self._placed = shared.leaf(clusters.placed, "", self._policies, mesh, uses, self._scoped)
         self._lifetimes = shared.leaf(
@@ -208,14 +208,14 @@ class Mesh:
         entries = self._directory.mesh.by_namespace.get(proxy.id.namespace, ())
         found = self._remembered(
             ("services", proxy.id.namespace),
-            lambda: self._asked.leaf(
+            lambda: self._asked.group(
                 peers.by_address,
                 proxy.id.namespace,
                 entries,
                 indexes.endpoints_of(entries, self.state.endpoints),
             ),
         )
-        return found.get(proxy.id.address, ())
+        return tuple(found.get(proxy.id.address, ()))
 
     def _peers(self, services: tuple[keys.ServiceKey, ...] | None) -> tuple[plans.Layer, ...]:
         if services is None:
@@ -287,7 +287,7 @@ class Mesh:
             return ()
         addresses, selectors = self._namespace(proxy.id.namespace)
         return sidecars.served_ports(
-            addresses.get(proxy.id.address, ()),
+            *(ports for some in addresses.get(proxy.id.address, {}).values() for ports in some),
             endpoints.selected(selectors, workload.labels) if workload else (),
             except_port=proxy.outbound_port,
         )
@@ -295,7 +295,7 @@ class Mesh:
     def _namespace(
         self, namespace: str
     ) -> tuple[
-        Mapping[str, tuple[endpoints.ServedPort, ...]],
+        endpoints.ByAddress,
         Mapping[tuple[str, str], tuple[catalogue.Entry, ...]],
     ]:
         entries = self._directory.mesh.by_namespace.get(namespace, ())
@@ -340,7 +340,7 @@ class Mesh:
                 gateways.gateways,
                 slot,
                 tuple(
-                    gateways.Served(one, self._attachments.gateways.get(one.key, ()))
+                    gateways.Served(one, self._attachments.gateways.get(one.key, {}))
                     for one in served
                 ),
                 self._directory,
@@ -365,7 +365,7 @@ class Mesh:
             self._asked.group(
                 findings.barren,
                 "",
-                self._asked.leaf(findings.wanted, "", self._objects),
+                self._asked.group(findings.wanted, "", self._objects.rules, self._objects.policies),
                 self.state.endpoints,
             ),
         )

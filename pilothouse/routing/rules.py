@@ -47,6 +47,8 @@ class Attached(NamedTuple):
 
 
 ByRef = Mapping[parsed.Ref, tuple[Attached, ...]]
+AtGateway = Mapping[keys.ObjectKey, tuple[Attached, ...]]
+"""What is attached to a gateway, by rule; in key order."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,29 +61,38 @@ class Attachments:
     """By the rule's namespace. Rules outside their parent's namespace speak to the clients in their
     own only.
     """
-    gateways: Mapping[keys.ObjectKey, tuple[Attached, ...]]
+    gateways: Mapping[keys.ObjectKey, AtGateway]
     """Rules that the gateway admits."""
 
 
 def bind(
     memo: memory.Memo,
-    rules: tuple[parsed.Rule, ...],
+    rules: Mapping[keys.ObjectKey, parsed.Rule],
     services: Mapping[keys.ServiceKey, registry.Service],
     externals: Mapping[keys.ServiceKey, parsed.External],
 ) -> Mapping[keys.ObjectKey, Bound]:
-    """Look up the destinations of all rules; the answer is in key order."""
-    bound: dict[keys.ObjectKey, Bound] = {}
-    for rule in rules:
-        refs = {destination.ref for route in rule.every for destination in route.reached}
-        targets: list[tuple[parsed.Ref, Target]] = [
-            (ref, externals.get(ref.key) if ref.external else services.get(ref.key))
-            for ref in sorted(refs)
-        ]
-        bound[rule.key] = memo.leaf(_bind, rule.key, rule, tuple(targets))
-    return bound
+    """Look up the destinations of all rules, which are in key order; so is the answer."""
+    targets = memo.mapped(_targets, "", rules, services, externals)
+    return memo.mapped(_bind, "", {key: (rule, targets[key]) for key, rule in rules.items()})
 
 
-def _bind(rule: parsed.Rule, targets: tuple[tuple[parsed.Ref, Target], ...]) -> Bound:
+Targets = tuple[tuple[parsed.Ref, Target], ...]
+
+
+def _targets(
+    rule: parsed.Rule,
+    services: Mapping[keys.ServiceKey, registry.Service],
+    externals: Mapping[keys.ServiceKey, parsed.External],
+) -> Targets:
+    refs = {destination.ref for route in rule.every for destination in route.reached}
+    return tuple(
+        (ref, externals.get(ref.key) if ref.external else services.get(ref.key))
+        for ref in sorted(refs)
+    )
+
+
+def _bind(found: tuple[parsed.Rule, Targets]) -> Bound:
+    rule, targets = found
     by_ref = dict(targets)
     uses = {
         (destination.ref.key, Labelled(port, destination.labels, route.transport == "udp"))
@@ -176,44 +187,65 @@ def attach(
     bound: Mapping[keys.ObjectKey, Bound],
     gateways: Mapping[keys.ObjectKey, parsed.Gateway],
 ) -> Attachments:
-    """Arrange rules by parent."""
-    producers: dict[str, dict[parsed.Ref, list[Attached]]] = {}
-    consumers: dict[str, dict[parsed.Ref, list[Attached]]] = {}
-    at_gateways: dict[keys.ObjectKey, list[Attached]] = {}
-    for key, whole in bound.items():
-        for parent in whole.rule.parents:
-            rule = memo.leaf(at, (key, parent.gateway), whole, parent.gateway or parsed.MESH)
-            attached = Attached(parent.port, parent.listener, rule)
-            if parent.gateway is not None:
-                gateway = gateways.get(parent.gateway)
-                if gateway is not None and gateway.admits(key.namespace):
-                    at_gateways.setdefault(parent.gateway, []).append(attached)
-            elif parent.ref is not None:
-                produced = parent.ref.key.namespace == key.namespace
-                side = producers if produced else consumers
-                side.setdefault(key.namespace, {}).setdefault(parent.ref, []).append(attached)
+    """Arrange rules, which are in key order, by parent."""
+    at_services = memo.turned("services", memo.mapped(_at_services, "", bound))
+    at_gateways = memo.turned("gateways", memo.mapped(_at_gateways, "", bound, gateways))
+    by_ref = memo.mapped(_in_order, "", at_services)
     return Attachments(
-        producers=_frozen(memo, "producers", producers),
-        consumers=_frozen(memo, "consumers", consumers),
-        gateways={key: tuple(items) for key, items in sorted(at_gateways.items())},
+        producers=_by_namespace(memo, by_ref, produced=True),
+        consumers=_by_namespace(memo, by_ref, produced=False),
+        gateways={key: at_gateways[key] for key in sorted(at_gateways)},
     )
 
 
-def _frozen(
-    memo: memory.Memo, side: str, found: dict[str, dict[parsed.Ref, list[Attached]]]
+class _Place(NamedTuple):
+    """A parent, as rules of one namespace speak of it."""
+
+    namespace: str
+    ref: parsed.Ref
+
+
+def _at_services(whole: Bound) -> tuple[tuple[_Place, Attached], ...]:
+    here = at(whole, parsed.MESH)
+    namespace = whole.rule.key.namespace
+    return tuple(
+        (_Place(namespace, parent.ref), Attached(parent.port, parent.listener, here))
+        for parent in whole.rule.parents
+        if parent.ref is not None
+    )
+
+
+def _at_gateways(
+    whole: Bound, gateways: Mapping[keys.ObjectKey, parsed.Gateway]
+) -> tuple[tuple[keys.ObjectKey, Attached], ...]:
+    found = []
+    for parent in whole.rule.parents:
+        gateway = None if parent.gateway is None else gateways.get(parent.gateway)
+        if gateway is not None and gateway.admits(whole.rule.key.namespace):
+            here = at(whole, gateway.key)
+            found.append((gateway.key, Attached(parent.port, parent.listener, here)))
+    return tuple(found)
+
+
+def _in_order(attached: Mapping[keys.ObjectKey, tuple[Attached, ...]]) -> tuple[Attached, ...]:
+    return tuple([one for some in attached.values() for one in some])
+
+
+def _by_namespace(
+    memo: memory.Memo,
+    places: Mapping[_Place, tuple[Attached, ...]],
+    *,
+    produced: bool,
 ) -> Mapping[str, ByRef]:
-    return {
-        namespace: memo.leaf(
-            _by_ref,
-            (side, namespace),
-            tuple((ref, tuple(items)) for ref, items in sorted(by_ref.items())),
-        )
-        for namespace, by_ref in sorted(found.items())
-    }
+    found: dict[str, dict[parsed.Ref, tuple[Attached, ...]]] = {}
+    for place in sorted(places):
+        if (place.ref.key.namespace == place.namespace) == produced:
+            found.setdefault(place.namespace, {})[place.ref] = places[place]
+    return memo.mapped(_same, produced, found)
 
 
-def _by_ref(items: tuple[tuple[parsed.Ref, tuple[Attached, ...]], ...]) -> ByRef:
-    return dict(items)
+def _same(by_ref: ByRef) -> ByRef:
+    return by_ref
 
 
 def at_port(attached: tuple[Attached, ...], port: int) -> tuple[Bound, ...]:

@@ -20,7 +20,7 @@ GATEWAY = keys.ObjectKey("MeshGateway", "default", "edge")
 def bound(*written: Mapping[keys.ObjectKey, objects.Config]) -> tuple[rules.Bound, ...]:
     """Rules at the gateway `edge`, in key order."""
     configs = {key: config for one in written for key, config in one.items()}
-    read = tuple(route_rules.rule(configs[key]) for key in sorted(configs))
+    read = {key: route_rules.rule(configs[key]) for key in sorted(configs)}
     known = {one.key: one for one in (DATABASE, NAMES)}
     found = rules.bind(memory.Memo(), read, known, {})
     return tuple(rules.at(one, GATEWAY) for one in found.values())
