@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
 
 from pilothouse.config import conflicts, objects, status, validation, violations
 from pilothouse.model import keys
@@ -26,7 +27,10 @@ NOT_PUBLISHABLE = "NotPublishable"
 REFUSED_BY_PROXY = "RefusedByProxy"
 """Proxies refuse what was published for the object."""
 
-_IN_FORCE = (objects.Condition(type=status.ACCEPTED, status=True, reason=status.ACCEPTED),)
+T = TypeVar("T")
+_IN_FORCE: tuple[objects.Condition, ...] = (
+    objects.Condition(type=status.ACCEPTED, status=True, reason=status.ACCEPTED),
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,32 +125,35 @@ def admit(
         What is in force, and each object's ``Accepted`` condition. The order of the arguments'
         items has no influence.
     """
-    verdicts = {key: _judge(previous, observed[key]) for key in sorted(observed)}
+    verdicts = _verdicts(previous, observed)
     unreadable = _unreadable(problems, observed)
     standing = _standing(observed, (*previous.refusals.values(), *_sorted(refusals)))
     standing |= {key: one for key, one in previous.refusals.items() if key in unreadable}
+    # Nearly all are right and in nobody's way: a change of one among thousands costs one pass.
+    accepted = {
+        key: verdict.config
+        for key, verdict in verdicts.items()
+        if not verdict.violations and key not in standing and key.kind not in conflicts.CLAIMING
+    }
+    conditions = dict.fromkeys(accepted, _IN_FORCE)
     claims = conflicts.Claims()
-    accepted: dict[keys.ObjectKey, objects.Config] = {}
-    conditions: dict[keys.ObjectKey, tuple[objects.Condition, ...]] = {}
-    candidates = [verdict.config for verdict in verdicts.values()]
+    candidates = [verdict.config for key, verdict in verdicts.items() if key not in accepted]
     candidates += [previous.configs[key] for key in unreadable if key in previous.configs]
     for config in conflicts.by_age(candidates):
-        key = config.key
+        key, refusal = config.key, standing.get(config.key)
         refused = (
             _refusal(UNREADABLE, unreadable[key])
             if key in unreadable
-            else _invalid(verdicts[key]) or _refused(standing.get(key)) or claims.objections(config)
+            else _invalid(verdicts[key]) or _refused(refusal) or claims.objections(config)
         )
-        in_force = (
-            config if not refused else _last(previous, config, claims, refusal=standing.get(key))
-        )
+        in_force = _last(previous, config, claims, refusal=refusal) if refused else config
         if in_force is not None:
             claims.take(in_force)
             accepted[key] = in_force
         conditions[key] = _kept(refused, in_force) if refused else _IN_FORCE
     for key in unreadable.keys() - conditions.keys():
         conditions[key] = _kept(_refusal(UNREADABLE, unreadable[key]), None)
-    configs: Mapping[keys.ObjectKey, objects.Config] = dict(sorted(accepted.items()))
+    configs: Mapping[keys.ObjectKey, objects.Config] = _in_order(accepted)
     if configs == previous.configs:
         configs = previous.configs  # so that identity tells that nothing changed
     return Admission(
@@ -156,8 +163,12 @@ def admit(
             fallbacks=_fallbacks(previous, configs, proven),
             verdicts=verdicts,
         ),
-        conditions=dict(sorted(conditions.items())),
+        conditions=_in_order(conditions),
     )
+
+
+def _in_order(found: dict[keys.ObjectKey, T]) -> dict[keys.ObjectKey, T]:
+    return {key: found[key] for key in sorted(found)}
 
 
 def _sorted(refusals: Iterable[Refusal]) -> list[Refusal]:
@@ -182,8 +193,12 @@ def _fallbacks(
 ) -> dict[keys.ObjectKey, objects.Config]:
     """What each object goes back to if what it is now turns out to be refused."""
     found: dict[keys.ObjectKey, objects.Config] = {}
-    for key, config in accepted.items():
-        before, older = previous.configs.get(key), previous.fallbacks.get(key)
+    known, fallbacks = previous.configs, previous.fallbacks
+    changed = [
+        key for key, config in accepted.items() if known.get(key) is not config or key in fallbacks
+    ]
+    for key in changed:
+        config, before, older = accepted[key], known.get(key), fallbacks.get(key)
         same = before is not None and before.digest == config.digest
         if key in proven:
             fallback = None if same else before
@@ -200,10 +215,20 @@ def _may_replace(fallback: objects.Config, config: objects.Config) -> bool:
     return same_object and fallback.digest != config.digest
 
 
-def _judge(previous: AcceptedSet, config: objects.Config) -> Verdict:
-    known = previous.verdicts.get(config.key)
-    if known is not None and known.config is config:
-        return known
+def _verdicts(
+    previous: AcceptedSet, observed: Mapping[keys.ObjectKey, objects.Config]
+) -> dict[keys.ObjectKey, Verdict]:
+    """What validation says of each object, in key order."""
+    before = previous.verdicts
+    return {
+        key: known
+        if (known := before.get(key)) is not None and known.config is observed[key]
+        else _judge(known, observed[key])
+        for key in sorted(observed)
+    }
+
+
+def _judge(known: Verdict | None, config: objects.Config) -> Verdict:
     # Equality of objects leaves labels and annotations out, which have rules too.
     if known is not None and known.config == config and known.config.meta == config.meta:
         return Verdict(config=config, violations=known.violations)

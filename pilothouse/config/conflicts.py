@@ -8,7 +8,7 @@ looked at from the oldest on, and only one that won takes anything away from tho
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pilothouse.config import gateway_conflicts, objects, status
 from pilothouse.model import keys
@@ -17,6 +17,8 @@ CONFLICTED = "Conflicted"
 NOT_USED = "NotUsed"
 MESH_CONFIG = keys.ObjectKey(kind="MeshConfig", namespace=objects.ROOT_NAMESPACE, name="default")
 """The only MeshConfig that is used."""
+CLAIMING: Final = frozenset({"DestinationPolicy", "ExternalService", "MeshGateway", "MeshConfig"})
+"""The kinds of objects that may stand in each other's way."""
 
 
 class Claim(NamedTuple):

@@ -128,9 +128,13 @@ def _problems(sources: Sources) -> tuple[objects.Problem, ...]:
 def _merge_configs(
     sources: Sources,
 ) -> tuple[Mapping[keys.ObjectKey, objects.Config], Mapping[keys.ObjectKey, objects.Condition]]:
+    stores = [*sources.authored.items(), *sources.derived.items()]
+    filled = [state.configs for _, state in stores if state.configs]
+    if len(filled) == 1:
+        return filled[0], {}
     merged: dict[keys.ObjectKey, objects.Config] = {}
     shadowed: dict[keys.ObjectKey, objects.Condition] = {}
-    for name, state in (*sources.authored.items(), *sources.derived.items()):
+    for name, state in stores:
         for key, config in state.configs.items():
             holder = merged.setdefault(key, config)
             if holder is not config:
