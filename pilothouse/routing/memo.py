@@ -205,8 +205,10 @@ def _replaced(
     gone = {place for place, members in found.items() if not members and place in known}
     if not fresh and not gone:
         return known
-    left = {place: kept for place, kept in known.items() if place not in gone} if gone else known
-    return {**left, **fresh}
+    replaced = {**known, **fresh}
+    for place in gone:
+        del replaced[place]
+    return replaced
 
 
 def _settle(known: _Entry | None, value: Any) -> Any:
