@@ -25,7 +25,11 @@ from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
 
 NAME = "endpoint-fanout"
 ROUND_SECONDS = 60.0
-OURS = "pilothouse"
+OURS, GO = "pilothouse", "go-control-plane"
+LARGER = ((100, 5_000), (1_000, 5_000), (10_000, 100))
+"""Services and streams."""
+MANY = 1_000_000
+"""Endpoints that all streams together watch, from which on there are fewer changes and peers."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +56,21 @@ async def run(chosen: argparse.Namespace, say: results.Say) -> list[results.Row]
         folder = pathlib.Path(scratch)
         others = {} if chosen.no_peers else {"grpc.aio alone": peers.bare()}
         if not chosen.no_peers and (built := peers.go_control_plane(folder, say=say)) is not None:
-            others["go-control-plane"] = built
-        for services in chosen.services:
-            for streams in chosen.streams:
-                work = folder / f"{services}-{streams}"
-                size = _Size(services, streams, chosen.rounds)
-                rows += await _sizes(size, work, others, say)
+            others[GO] = built
+        for services, streams in _chosen(chosen):
+            work = folder / f"{services}-{streams}"
+            many = services * streams > MANY
+            size = _Size(services, streams, min(chosen.rounds, 5) if many else chosen.rounds)
+            # Gigabytes, and minutes, for a server that keeps something for each name and stream.
+            able = {name: one for name, one in others.items() if not (many and name == GO)}
+            rows += await _sizes(size, work, able, say)
     return rows
+
+
+def _chosen(chosen: argparse.Namespace) -> list[tuple[int, int]]:
+    """Services and streams of each row."""
+    sizes = [(services, streams) for services in chosen.services for streams in chosen.streams]
+    return sorted({*sizes, *(LARGER if chosen.larger else ())})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,6 +163,7 @@ async def _measure(name: str, size: _Size, contender: _Contender, say: results.S
         rounds = [await _round(contender, connected, 1 + n) for n in range(size.rounds)]
         full = server.memory_bytes()
     streams = size.streams
+    flags: dict[str, results.Value]
     flags = {"services": size.services, "streams": streams, "rounds": size.rounds}
     return results.Row(
         sizes={"server": name, "services": size.services, "streams": streams},
