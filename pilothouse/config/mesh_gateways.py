@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pilothouse.api.config.v1alpha1 import mesh_gateway_pb2
 from pilothouse.config import checks, listener_tls, objects, syntax
 
@@ -44,10 +46,7 @@ def check(spec: mesh_gateway_pb2.MeshGatewaySpec, meta: objects.Meta) -> checks.
             yield from checks.broken(f"{where}.port", needed)
         yield from _listener(where, listener, meta)
     yield from ports.alone()
-    for index, namespace in enumerate(spec.allowed_namespaces):
-        if namespace != "*":
-            where = f"spec.allowedNamespaces[{index}]"
-            yield from checks.required(where, namespace, syntax.label)
+    yield from _namespaces("spec.allowedNamespaces", spec.allowed_namespaces)
 
 
 class _Ports:
@@ -115,6 +114,13 @@ def _listener(where: str, listener: mesh_gateway_pb2.Listener, meta: objects.Met
     yield from _redirect(where, listener)
     yield from _http3(where, listener)
     yield from _client_address(f"{where}.clientAddress", listener)
+    yield from _namespaces(f"{where}.allowedNamespaces", listener.allowed_namespaces)
+
+
+def _namespaces(where: str, values: Iterable[str]) -> checks.Found:
+    for index, namespace in enumerate(values):
+        if namespace != "*":
+            yield from checks.required(f"{where}[{index}]", namespace, syntax.label)
 
 
 def _needless(field: str, listener: mesh_gateway_pb2.Listener) -> checks.Found:

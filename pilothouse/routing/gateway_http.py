@@ -37,6 +37,7 @@ class _Listener(NamedTuple):
     """What it takes to know which hosts a rule serves at a listener."""
 
     name: str
+    allowed: tuple[str, ...]
     hosts: tuple[str, ...]
     origins: plan.Origins
     """Of its gateway."""
@@ -71,7 +72,7 @@ def hosts(
     served: dict[_Key, tuple[tuple[str, _There], ...]] = {}
     for number, one in enumerate(listeners):
         gateway = one.served.gateway
-        listener = _Listener(one.listener.name, one.hosts, gateway.origins)
+        listener = _Listener(one.listener.name, one.listener.allowed, one.hosts, gateway.origins)
         slot = (place, gateway.key, listener.name)
         found = memo.mapped(_served, slot, one.served.attached, listener, owners, ours)
         served |= {(number, key): some for key, some in found.items()}
@@ -90,7 +91,8 @@ def _served(
     """A rule at each host that it serves at a listener."""
     found = []
     for one in attached:
-        if one.listener in ("", listener.name):
+        allowed = parsed.allows(listener.allowed, one.bound.rule.key.namespace)
+        if one.listener in ("", listener.name) and allowed:
             for host in _hosts_of(listener, one.bound.rule):
                 owner = gateway_ports.owner(owners, host)
                 if owner is None or (owner in ours and not owner.redirects):

@@ -62,7 +62,8 @@ class OpenListener(NamedTuple):
         """The rules that may route here."""
         for some in self.served.attached.values():
             for one in some:
-                if one.listener in ("", self.listener.name):
+                here = one.listener in ("", self.listener.name)
+                if here and self.listener.admits(one.bound.rule.key.namespace):
                     yield one
 
     def bound(self) -> tuple[rules.Bound, ...]:

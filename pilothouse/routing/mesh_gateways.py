@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from pilothouse.api.config.v1alpha1 import mesh_gateway_pb2
@@ -35,17 +35,24 @@ def gateway(config: objects.Config) -> parsed.Gateway:
     """Read a MeshGateway."""
     spec = cast("mesh_gateway_pb2.MeshGatewaySpec", config.spec)
     namespace = config.key.namespace
+    allowed = _namespaces(spec.allowed_namespaces) or (namespace,)
+    written = spec.listeners
     return parsed.Gateway(
         key=config.key,
         origins=readers.origins(config.meta),
         created=config.meta.created,
         selector=keys.labels(dict(spec.selector)),
-        listeners=tuple(_listener(one, namespace=namespace) for one in spec.listeners),
-        allowed=tuple(sorted(set(spec.allowed_namespaces))) or (namespace,),
+        listeners=tuple(_listener(one, namespace=namespace, allowed=allowed) for one in written),
     )
 
 
-def _listener(written: mesh_gateway_pb2.Listener, *, namespace: str) -> parsed.GatewayListener:
+def _namespaces(written: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(written)))
+
+
+def _listener(
+    written: mesh_gateway_pb2.Listener, *, namespace: str, allowed: tuple[str, ...]
+) -> parsed.GatewayListener:
     protocol = _PROTOCOLS[written.protocol]
     decrypts = protocol in ("https", "tls") and written.tls.mode != _Tls.MODE_PASSTHROUGH
     https_port = written.https_port if written.HasField("https_port") else _HTTPS_PORT
@@ -61,6 +68,7 @@ def _listener(written: mesh_gateway_pb2.Listener, *, namespace: str) -> parsed.G
             trusted_hops=written.client_address.trusted_hops,
             proxy_protocol=written.client_address.proxy_protocol,
         ),
+        allowed=_namespaces(written.allowed_namespaces) or allowed,
     )
 
 

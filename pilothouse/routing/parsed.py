@@ -251,6 +251,11 @@ class External:
     through_egress: bool
 
 
+def allows(allowed: tuple[str, ...], namespace: str) -> bool:
+    """Tell whether a namespace is one of those; ``*`` stands for all."""
+    return "*" in allowed or namespace in allowed
+
+
 ListenerProtocol = Literal["http", "https", "tls", "tcp", "udp"]
 
 
@@ -269,11 +274,17 @@ class GatewayListener:
     """All requests are redirected to https at this port; None for none."""
     http3: bool = False
     client_address: accepting.ClientAddress = accepting.FROM_CONNECTION
+    allowed: tuple[str, ...] = ()
+    """Namespaces whose rules may attach; ``*`` for all."""
 
     @property
     def transport(self) -> Transport:
         """Which routes it takes."""
         return "http" if self.protocol == "https" else self.protocol
+
+    def admits(self, namespace: str) -> bool:
+        """Tell whether rules of ``namespace`` may attach."""
+        return allows(self.allowed, namespace)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,12 +296,10 @@ class Gateway:
     created: int
     selector: keys.Labels
     listeners: tuple[GatewayListener, ...]
-    allowed: tuple[str, ...]
-    """Namespaces whose rules may attach; ``*`` for all."""
 
     def admits(self, namespace: str) -> bool:
-        """Tell whether rules of ``namespace`` may attach."""
-        return "*" in self.allowed or namespace in self.allowed
+        """Tell whether rules of ``namespace`` may attach to one of its listeners."""
+        return any(listener.admits(namespace) for listener in self.listeners)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,8 +123,9 @@ def _transports(rule: parsed.Rule) -> tuple[parsed.Transport, ...]:
 def _gateway_sites(
     rule: parsed.Rule, parent: parsed.Parent, gateway: parsed.Gateway
 ) -> list[catalogue.Site]:
-    if not gateway.admits(rule.key.namespace):
-        text = f"{gateway.key} does not allow rules of namespace {rule.key.namespace}"
+    namespace = rule.key.namespace
+    if not gateway.admits(namespace):
+        text = f"{gateway.key} does not allow rules of namespace {namespace}"
         raise _Unattached("NotAllowedByListeners", text)
     named = [one for one in gateway.listeners if parent.listener in ("", one.name)]
     if not named:
@@ -132,11 +133,15 @@ def _gateway_sites(
         raise _Unattached("NoMatchingParent", text)
     wanted = _transports(rule)
     fitting = [one for one in named if one.transport in wanted]
+    kinds = " or ".join(_KINDS[transport] for transport in wanted)
+    which = f"listener {parent.listener} of {gateway.key}" if parent.listener else gateway.key
     if not fitting:
-        kinds = " or ".join(_KINDS[transport] for transport in wanted)
-        which = f"listener {parent.listener} of {gateway.key}" if parent.listener else gateway.key
         raise _Unattached("NoMatchingParent", f"{which} accepts no {kinds}")
-    listeners = [one for one in fitting if _hosts(one, rule)]
+    admitting = [one for one in fitting if one.admits(namespace)]
+    if not admitting:
+        text = f"{which} does not allow rules of namespace {namespace} for {kinds}"
+        raise _Unattached("NotAllowedByListeners", text)
+    listeners = [one for one in admitting if _hosts(one, rule)]
     if not listeners:
         text = f"none of the rule's hosts is a host of a listener of {gateway.key}"
         raise _Unattached("NoMatchingListenerHostname", text)
@@ -165,9 +170,10 @@ def _name_problems(
     hosts = [
         host
         for parent, fact in zip(rule.parents, parents, strict=True)
-        if fact.gateway is not None and fact.gateway.admits(rule.key.namespace)
+        if fact.gateway is not None
         for listener in fact.gateway.listeners
         if listener.transport == "tls" and parent.listener in ("", listener.name)
+        if listener.admits(rule.key.namespace)
         for host in _hosts(listener, rule)
     ]
     in_mesh = any(fact.gateway is None for fact in parents)

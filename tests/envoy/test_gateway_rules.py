@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.support import gateway_worlds, http_clients, meshes
+from tests.support import gateway_worlds, http_clients, meshes, tcp_backends
 from tests.support.gateway_worlds import gateway, route
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
 
-PORT, OTHER_PORT = 18080, 18081
+PORT, OTHER_PORT, LINES = 18080, 18081, 19000
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[gateway_worlds.World]:
-    """One Envoy with two applications."""
-    async with gateway_worlds.world(web=("shop", "api")) as made:
+    """One Envoy with two applications of HTTP, and one of TCP."""
+    async with gateway_worlds.world(web=("shop", "api"), lines=("line",)) as made:
         yield made
 
 
@@ -81,6 +81,60 @@ async def test_rules_of_allowed_namespaces_attach(
     )
     found = {one: await reached(world, f"{one}.example.com") for one in namespaces}
     assert found == {one: "shop" if one in served else "404" for one in namespaces}
+
+
+async def test_a_listener_may_allow_other_namespaces_than_its_gateway(
+    world: gateway_worlds.World,
+) -> None:
+    """What it says counts for it alone, whether rules name it or not."""
+    namespaces = ("default", "team", "else")
+    listeners = (listener() + ", allowedNamespaces: [team]", listener(OTHER_PORT, "other"))
+    shown = ", ".join(f"{{{each}}}" for each in listeners)
+    allowed = "allowedNamespaces: [default, else]"
+    await world.apply(
+        meshes.gateway("edge", f"{{selector: {{app: edge}}, listeners: [{shown}], {allowed}}}"),
+        *(
+            meshes.rule(
+                f"{name}.{one}",
+                f"{{parents: [{{gateway: edge, namespace: default{more}}}],"
+                f" hosts: [{name}.{one}.example.com], {to('shop')}}}",
+            )
+            for one in namespaces
+            for name, more in (("all", ""), ("named", ", listener: http"))
+        ),
+    )
+    for one in namespaces:
+        for name, ports in (("all", {PORT, OTHER_PORT}), ("named", {PORT})):
+            admitted = {PORT} if one == "team" else {OTHER_PORT}
+            host = f"{name}.{one}.example.com"
+            for port in (PORT, OTHER_PORT):
+                expected = "shop" if port in ports & admitted else "404"
+                assert await reached(world, host, port) == expected, (host, port)
+        condition = world.condition("RouteRule", f"named.{one}", "ResolvedRefs")
+        assert condition is not None
+        reason = "ResolvedRefs" if one == "team" else "NotAllowedByListeners"
+        assert condition.reason == reason
+
+
+async def test_connections_of_a_listener_with_its_own_namespaces(
+    world: gateway_worlds.World,
+) -> None:
+    """Only rules of these have them; without one they are closed."""
+    for namespace, name in (("team", "line"), ("default", "")):
+        allowed = f", allowedNamespaces: [{namespace}]"
+        await world.apply(
+            gateway(f"name: lines, port: {LINES}, protocol: TCP{allowed}"),
+            meshes.rule(
+                "lines.team",
+                "{parents: [{gateway: edge, namespace: default}],"
+                " tcp: [{destinations: [{service: line, namespace: default, port: 9000}]}]}",
+            ),
+        )
+        with contextlib.suppress(ConnectionError):
+            async with tcp_backends.stream(world.address, LINES) as stream:
+                assert stream.name == name
+                continue
+        assert not name
 
 
 async def test_a_rule_may_be_for_one_listener(world: gateway_worlds.World) -> None:

@@ -42,6 +42,7 @@ def https(port: int = 443, tls: str = "", more: str = "") -> str:
         f"port: 443, protocol: TLS, tls: {{mode: TERMINATE, {CERTIFIED}}}",
         "port: 9000, protocol: TCP, clientAddress: {proxyProtocol: true}",
         "port: 53, protocol: UDP",
+        "port: 53, protocol: UDP, allowedNamespaces: [a, '*']",
         "port: 80, protocol: HTTP, httpsRedirect: true",
         "port: 80, protocol: HTTP, httpsRedirect: true, httpsPort: 8443",
     ],
@@ -125,6 +126,13 @@ def test_listeners_that_are_right(listener: str):
             [
                 "[0].httpsRedirect: must not be set when the protocol is TCP",
                 "[0].clientAddress.trustedHops: must not be set when the protocol is TCP",
+            ],
+        ),
+        (
+            "port: 80, protocol: HTTP, allowedNamespaces: ['', A]",
+            [
+                "[0].allowedNamespaces[0]: is required",
+                "[0].allowedNamespaces[1]: must be a DNS label",
             ],
         ),
         (

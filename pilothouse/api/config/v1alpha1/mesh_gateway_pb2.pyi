@@ -103,7 +103,7 @@ class MeshGatewaySpec(_message.Message):
 
     @_builtins.property
     def allowed_namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Namespaces whose RouteRules may attach; `*` means every namespace. Unset means the gateway's own."""
+        """Namespaces whose RouteRules may attach; `*` means every namespace. Unset means the gateway's own. A listener may say otherwise for itself."""
 
     def __init__(
         self,
@@ -170,6 +170,7 @@ class Listener(_message.Message):
     HTTPS_PORT_FIELD_NUMBER: _builtins.int
     HTTP3_FIELD_NUMBER: _builtins.int
     CLIENT_ADDRESS_FIELD_NUMBER: _builtins.int
+    ALLOWED_NAMESPACES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name, a DNS label, unique within the gateway. Required."""
     port: _builtins.int
@@ -200,6 +201,12 @@ class Listener(_message.Message):
     def client_address(self) -> Global___ClientAddress:
         """Where the address of a client is taken from. Unset means its connection. Not for UDP. All listeners at a port say the same."""
 
+    @_builtins.property
+    def allowed_namespaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Namespaces whose RouteRules may attach to this listener; `*` means every namespace. Unset means those of the gateway. Others it leaves
+        out, also those that the gateway has.
+        """
+
     def __init__(
         self,
         *,
@@ -212,10 +219,11 @@ class Listener(_message.Message):
         https_port: _builtins.int | None = ...,
         http3: _builtins.bool = ...,
         client_address: Global___ClientAddress | None = ...,
+        allowed_namespaces: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_https_port", b"_https_port", "client_address", b"client_address", "https_port", b"https_port", "tls", b"tls"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_https_port", b"_https_port", "client_address", b"client_address", "hosts", b"hosts", "http3", b"http3", "https_port", b"https_port", "https_redirect", b"https_redirect", "name", b"name", "port", b"port", "protocol", b"protocol", "tls", b"tls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_https_port", b"_https_port", "allowed_namespaces", b"allowed_namespaces", "client_address", b"client_address", "hosts", b"hosts", "http3", b"http3", "https_port", b"https_port", "https_redirect", b"https_redirect", "name", b"name", "port", b"port", "protocol", b"protocol", "tls", b"tls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__https_port: _TypeAlias = _typing.Literal["https_port"]  # noqa: Y015
     _WhichOneofArgType__https_port: _TypeAlias = _typing.Literal["_https_port", b"_https_port"]  # noqa: Y015
