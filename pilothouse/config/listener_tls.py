@@ -87,6 +87,8 @@ def _clients(
         yield from checks.required(place, name, tls.alt_name)
         yield from checks.unique(seen, place, name, what="name")
     yield from tls.hashes(f"{where}.publicKeyHashes", section.public_key_hashes, tls.key_hash)
+    at = f"{where}.certificateHashes"
+    yield from tls.hashes(at, section.certificate_hashes, tls.certificate_hash)
 
 
 def _versions(where: str, section: mesh_gateway_pb2.ListenerTls) -> checks.Found:

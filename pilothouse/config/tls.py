@@ -11,6 +11,7 @@ from pilothouse.config import checks, syntax
 
 _MAX_HASHES = 100
 _SHA256 = 32
+_HEX = re.compile(r"[0-9A-Fa-f]{64}|[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){31}")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s]+")
 
 
@@ -32,6 +33,11 @@ def key_hash(value: str) -> str | None:
     except ValueError:  # of bad base64, or of letters beyond ASCII
         right = False
     return None if right else f"must be a SHA-256 in base64, is {value!r}"
+
+
+def certificate_hash(value: str) -> str | None:
+    """The SHA-256 of a certificate."""
+    return None if _HEX.fullmatch(value) else f"must be a SHA-256 in hex, is {value!r}"
 
 
 _SUITES = (

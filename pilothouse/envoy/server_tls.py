@@ -76,6 +76,7 @@ def _clients(
         default_validation_context=common_pb2.CertificateValidationContext(
             match_typed_subject_alt_names=map(alt_names.matcher, clients.subject_alt_names),
             verify_certificate_spki=clients.public_key_hashes,
+            verify_certificate_hash=clients.certificate_hashes,
         ),
         validation_context_sds_secret_config=secret_pb2.SdsSecretConfig(
             name=names.authority(clients.authority), sds_config=wire.ADS

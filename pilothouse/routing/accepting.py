@@ -41,7 +41,9 @@ class ClientCertificates:
     subject_alt_names: tuple[str, ...] = ()
     """Sorted; empty for any."""
     public_key_hashes: tuple[str, ...] = ()
-    """SHA-256 of SPKI in base64, sorted; empty for any."""
+    """SHA-256 of SPKI in base64, sorted; with the next empty too for any."""
+    certificate_hashes: tuple[str, ...] = ()
+    """SHA-256 of certificates in hex, lower case without colons, sorted; either list will do."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

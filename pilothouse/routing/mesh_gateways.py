@@ -101,6 +101,7 @@ def _clients(
         required=not section.optional,
         subject_alt_names=tuple(sorted(section.subject_alt_names)),
         public_key_hashes=tuple(sorted(section.public_key_hashes)),
+        certificate_hashes=readers.certificate_hashes(section.certificate_hashes),
     )
 
 

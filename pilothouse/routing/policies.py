@@ -252,7 +252,6 @@ def _tls(section: upstream_tls_pb2.UpstreamTls, *, namespace: str) -> upstreams.
     named = not section.insecure_skip_verify and (signed or not hashed)
     names = tuple(sorted(set(section.subject_alt_names))) or (section.sni.lower(),)
     certificate = section.client_certificate
-    plain = (one.lower().replace(":", "") for one in section.certificate_hashes)
     return upstreams.Tls(
         sni=section.sni.lower(),
         ca_certificates=section.ca_certificates,
@@ -260,7 +259,7 @@ def _tls(section: upstream_tls_pb2.UpstreamTls, *, namespace: str) -> upstreams.
         subject_alt_names=names if named else (),
         revocation_lists=section.revocation_lists,
         public_key_hashes=tuple(sorted(set(section.public_key_hashes))),
-        certificate_hashes=tuple(sorted(set(plain))),
+        certificate_hashes=readers.certificate_hashes(section.certificate_hashes),
         certificate=secrets.SecretKey(namespace, certificate) if certificate else None,
         min_version=_TLS_VERSIONS.get(section.min_version, "1.2"),
         max_version=_TLS_VERSIONS.get(section.max_version),

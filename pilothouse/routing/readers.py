@@ -27,6 +27,11 @@ def hosts(written: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(host.lower().rstrip(".") for host in written))
 
 
+def certificate_hashes(written: Iterable[str]) -> tuple[str, ...]:
+    """SHA-256 in hex, each once, sorted: lower case, without colons."""
+    return tuple(sorted({one.lower().replace(":", "") for one in written}))
+
+
 class _Share(Protocol):
     percent: float
 

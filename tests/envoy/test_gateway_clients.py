@@ -91,6 +91,21 @@ async def test_public_keys(world):
     assert not await let_in(world, STRANGER)
 
 
+async def test_certificates_by_hash(world):
+    """It must be one of these, and signed all the same; one that either list has will do."""
+    good, stranger = map(authorities.certificate_hash, (GOOD, STRANGER))
+    await asking(world, f", certificateHashes: ['{good}', '{stranger}']")
+    assert await let_in(world, GOOD)
+    assert not await let_in(world, OTHER)
+    assert not await let_in(world, STRANGER)
+    plain, key = good.replace(":", "").lower(), authorities.key_hash(OTHER)
+    await asking(world, f", certificateHashes: ['{plain}'], publicKeyHashes: ['{key}']")
+    assert await let_in(world, GOOD)
+    assert await let_in(world, OTHER)
+    await asking(world, f", certificateHashes: ['{'0' * 64}']")
+    assert not await let_in(world, GOOD)
+
+
 async def test_revoked(world):
     """What the secret's list names is refused, and the rest is not."""
     await asking(world, "", ca="revoking")

@@ -33,7 +33,8 @@ def https(port: int = 443, tls: str = "", more: str = "") -> str:
         https(tls=", clientValidation: {caCertificates: [{secret: ca}]}"),
         https(
             tls=", clientValidation: {caCertificates: [{secret: ca, namespace: default}],"
-            f" optional: true, {NAMED}, publicKeyHashes: ['{HASH}']}}"
+            f" optional: true, {NAMED}, publicKeyHashes: ['{HASH}'],"
+            f" certificateHashes: ['{'0F' * 32}', '{':'.join(['0f'] * 32)}']}}"
         ),
         https(more=", http3: true, clientAddress: {trustedHops: 32}"),
         https(tls=", clientValidation: {caCertificates: [{secret: ca}]}", more=", http3: true"),
@@ -89,7 +90,8 @@ def test_listeners_that_are_right(listener: str):
         (
             https(
                 tls=", clientValidation: {caCertificates: [{secret: A, namespace: other}],"
-                " subjectAltNames: [a.b, 'a:1', a.b], publicKeyHashes: [x]}"
+                " subjectAltNames: [a.b, 'a:1', a.b], publicKeyHashes: [x],"
+                " certificateHashes: [y]}"
             ),
             [
                 "[0].tls.clientValidation.caCertificates[0].secret: must be a DNS subdomain",
@@ -97,6 +99,7 @@ def test_listeners_that_are_right(listener: str):
                 "[0].tls.clientValidation.subjectAltNames[1]: must be a host name",
                 "[0].tls.clientValidation.subjectAltNames[2]: the name a.b is taken by",
                 "[0].tls.clientValidation.publicKeyHashes[0]: must be a SHA-256 in base64",
+                "[0].tls.clientValidation.certificateHashes[0]: must be a SHA-256 in hex",
             ],
         ),
         (

@@ -51,7 +51,8 @@ def test_tls_that_says_everything():
         "protocol: TLS, tls: {certificates: [{secret: b, namespace: other}, {secret: shop}],"
         " minVersion: TLS_1_0, maxVersion: TLS_1_3, cipherSuites: [Z, A],"
         " clientValidation: {caCertificates: [{secret: ca}], optional: true,"
-        " subjectAltNames: [b, a], publicKeyHashes: [y, x]}}"
+        " subjectAltNames: [b, a], publicKeyHashes: [y, x],"
+        " certificateHashes: ['0B:0c', '0a0b', 0b0c]}}"
     )
     assert found.tls == accepting.ServerTls(
         certificates=(secrets.SecretKey("other", "b"), SHOP),
@@ -60,6 +61,7 @@ def test_tls_that_says_everything():
             required=False,
             subject_alt_names=("a", "b"),
             public_key_hashes=("x", "y"),
+            certificate_hashes=("0a0b", "0b0c"),
         ),
         min_version="1.0",
         max_version="1.3",

@@ -377,6 +377,7 @@ class ClientValidation(_message.Message):
     OPTIONAL_FIELD_NUMBER: _builtins.int
     SUBJECT_ALT_NAMES_FIELD_NUMBER: _builtins.int
     PUBLIC_KEY_HASHES_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_HASHES_FIELD_NUMBER: _builtins.int
     optional: _builtins.bool
     """True: a client may show none. One that it shows must be good. Default false."""
     @_builtins.property
@@ -391,7 +392,13 @@ class ClientValidation(_message.Message):
 
     @_builtins.property
     def public_key_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """SHA-256 of public keys (SPKI) one of which must be the certificate's; base64, 44 characters. Each once. Unset means any."""
+        """SHA-256 of public keys (SPKI) one of which must be the certificate's; base64, 44 characters. Each once. Unset means any.
+        With `certificateHashes`, one that either list has will do.
+        """
+
+    @_builtins.property
+    def certificate_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The same for the certificate as a whole: SHA-256 in hex, with or without colons. It must be signed all the same."""
 
     def __init__(
         self,
@@ -400,10 +407,11 @@ class ClientValidation(_message.Message):
         optional: _builtins.bool = ...,
         subject_alt_names: _abc.Iterable[_builtins.str] | None = ...,
         public_key_hashes: _abc.Iterable[_builtins.str] | None = ...,
+        certificate_hashes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "optional", b"optional", "public_key_hashes", b"public_key_hashes", "subject_alt_names", b"subject_alt_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_certificates", b"ca_certificates", "certificate_hashes", b"certificate_hashes", "optional", b"optional", "public_key_hashes", b"public_key_hashes", "subject_alt_names", b"subject_alt_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
