@@ -33,6 +33,8 @@ def reserved(address: serving.Address, *, setting: str) -> Iterator[serving.Addr
                 if port:
                     _try(family, kind, protocol, (where[0], port))
                 keeper = stack.enter_context(socket.socket(family, kind, protocol))
+                # The port of a server that has just ended has connections that linger.
+                keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 _only_its_family(keeper)
                 keeper.bind((where[0], port))
