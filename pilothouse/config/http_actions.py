@@ -119,12 +119,19 @@ def direct_response(where: str, response: http_actions_pb2.DirectResponse) -> ch
     """Every rule that a direct response breaks."""
     wrong = syntax.status(response.status) if response.status else "is required"
     yield from checks.broken(f"{where}.status", wrong)
-    size = len(response.body.encode())
-    if size > MAX_BODY:
-        too_long = f"must be at most {MAX_BODY} bytes in UTF-8, is {size}"
-        yield from checks.broken(f"{where}.body", too_long)
-    if response.body and response.status in _BODILESS:
-        yield from checks.broken(f"{where}.body", f"must be empty for the status {response.status}")
+    if response.body and response.body_bytes:
+        both = "`body` and `bodyBytes` exclude each other; set one of them"
+        yield from checks.broken(where, both)
+    yield from _body(f"{where}.body", response.body.encode(), response.status, " in UTF-8")
+    yield from _body(f"{where}.bodyBytes", response.body_bytes, response.status)
+
+
+def _body(where: str, body: bytes, status: int, encoding: str = "") -> checks.Found:
+    if len(body) > MAX_BODY:
+        too_long = f"must be at most {MAX_BODY} bytes{encoding}, is {len(body)}"
+        yield from checks.broken(where, too_long)
+    if body and status in _BODILESS:
+        yield from checks.broken(where, f"must be empty for the status {status}")
 
 
 def rewrite(where: str, route: route_rule_pb2.HttpRoute) -> checks.Found:

@@ -7,6 +7,7 @@ this module (`pilothouse.config.validation`); whether each can be a value of its
 
 from __future__ import annotations
 
+import base64
 import functools
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -202,6 +203,8 @@ def _scalar(field: _Field, value: object) -> object:
         return _integer(_INTEGERS[field.type], value)
     if field.type == _Field.TYPE_STRING:
         return _text(value)
+    if field.type == _Field.TYPE_BYTES:
+        return _bytes(value)
     if field.type == _Field.TYPE_BOOL:
         if isinstance(value, bool):
             return value
@@ -218,6 +221,15 @@ def _text(value: object) -> str:
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise _WrongError("must be Unicode text, has half of a surrogate pair")
     return value
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, str):
+        raise _WrongError(f"must be base64, is {documents.describe(value)}")
+    try:
+        return base64.b64decode("".join(value.split()), validate=True)  # YAML may break long lines
+    except ValueError as error:  # of bad base64, or of letters beyond ASCII
+        raise _WrongError("must be base64, with the letters of RFC 4648, section 4") from error
 
 
 def _integer(allowed: range, value: object) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -47,6 +48,8 @@ def _single(value: Any, field: _Field, *, zeros: bool) -> Any:
     if field.enum_type is not None:
         word = scalars.enum_word(field.enum_type, value)
         return value if word is None else word
+    if field.type == _Field.TYPE_BYTES:
+        return base64.b64encode(value).decode()
     if field.message_type is None:
         return value
     match field.message_type.full_name:

@@ -186,9 +186,11 @@ def _fill_route(
             return actions.fill_forward(made.route, forward, route.match)
         case plan.Redirect() as redirect:
             actions.fill_redirect(made.redirect, redirect, route.match)
-        case plan.DirectResponse(status=status, body=body):
+        case plan.DirectResponse(status=status, body=body, data=data):
             made.direct_response.status = status
-            if body:
+            if data:
+                made.direct_response.body.inline_bytes = data
+            elif body:
                 made.direct_response.body.inline_string = _shortened(body)
         case _:
             assert_never(route.action)

@@ -15,7 +15,9 @@ def answer(route: route_rule_pb2.HttpRoute) -> plan.Redirect | plan.DirectRespon
         return _redirect(route.redirect)
     if route.HasField("direct_response"):
         response = route.direct_response
-        return plan.DirectResponse(status=response.status, body=response.body)
+        return plan.DirectResponse(
+            status=response.status, body=response.body, data=response.body_bytes
+        )
     return None
 
 

@@ -169,6 +169,8 @@ class DirectResponse:
 
     status: int
     body: str = ""
+    data: bytes = b""
+    """A body that is no text; empty where there is one."""
 
 
 Action = Forward | Redirect | DirectResponse

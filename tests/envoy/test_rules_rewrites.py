@@ -46,6 +46,9 @@ RULES = {
     "moved-any": redirecting("{prefix: /new}", "{prefix: /}"),
     "no-query": redirecting("{path: /new, stripQuery: true}", "{prefix: /}"),
     "answer": '{directResponse: {status: 418, body: "a teapot: é\\n"}}',
+    "bytes": "{directResponse: {status: 200, bodyBytes: 'iVBORw0KGgo/AP8='},"
+    " responseHeaders: {set: {content-type: image/png}}}",
+    "bytes-bare": "{directResponse: {status: 200, bodyBytes: AP8=}}",
     "no-content": "{directResponse: {status: 204}}",
     "long": f"{{directResponse: {{status: 200, body: {'é' * 2048}}}}}",
 }
@@ -121,10 +124,15 @@ async def test_redirects(world: rule_worlds.World, host: str, asked: str, locati
 
 
 async def test_direct_responses(world: rule_worlds.World):
-    """Status and body, up to the longest."""
+    """Status and body, which may be bytes of any kind, up to the longest."""
     async with world.ask("answer") as answer:
         assert (answer.status, await answer.text()) == (418, "a teapot: é\n")
         assert answer.headers["content-type"] == "text/plain"
+    async with world.ask("bytes") as answer:
+        assert (answer.status, await answer.read()) == (200, b"\x89PNG\r\n\x1a\n?\x00\xff")
+        assert answer.headers["content-type"] == "image/png"
+    async with world.ask("bytes-bare") as answer:
+        assert (await answer.read(), answer.headers["content-type"]) == (b"\0\xff", "text/plain")
     async with world.ask("no-content") as answer:
         assert (answer.status, await answer.read()) == (204, b"")
     async with world.ask("long") as answer:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import textwrap
 from typing import Any
 
@@ -102,6 +103,8 @@ def _single(field: Any) -> strategies.SearchStrategy[Any]:
         return _INTEGERS[field.type]
     if field.type == descriptor.FieldDescriptor.TYPE_BOOL:
         return strategies.booleans()
+    if field.type == descriptor.FieldDescriptor.TYPE_BYTES:
+        return strategies.binary(max_size=12).map(lambda some: base64.b64encode(some).decode())
     if field.type == descriptor.FieldDescriptor.TYPE_DOUBLE:
         return strategies.floats(allow_nan=False, allow_infinity=False)
     return _TEXT

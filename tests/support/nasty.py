@@ -20,6 +20,7 @@ _TEXTS = (
     *("a", "é", "日本", "a b", "a\tb", "%20", "%DOWNSTREAM%", "%%", "%REQ(x)%", "{a}", "*", _LONG),
     *("\u2028", "\x85", "\xa0", "a,b", '"', "\\", "$", "😀", " a ", "0", "null", "\ufeff"),
 )
+_BASE64 = ("", "AA==", "/w==", "AP+A", "YWJj" * 1_000)
 _REGEXES = (
     *("a", "(?i)a", "a{1000}", "(a|b)*", r"\pN", r"\p{Greek}", "[[:alpha:]]", "(?P<n>a)", r"\C"),
     *(r"\bfoo\b", "(a*)*", "(a{10}){10}", r"\x{10FFFF}", r"\Qa.b\E", r"\z", "^a$", "(?s).", "a**"),
@@ -203,6 +204,8 @@ def _single(chance: random.Random, name: str, field: Any) -> Any:
         if field.message_type.full_name == "google.protobuf.Duration":
             return chance.choice(_DURATIONS)
         return _message(chance, field.message_type)
+    if field.type == field.TYPE_BYTES:
+        return chance.choice(_BASE64)
     match field.cpp_type:
         case field.CPPTYPE_BOOL:
             return chance.random() < 0.5

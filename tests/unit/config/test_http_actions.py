@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of what a RouteRule does with requests. Expected: the comments of its proto."""
 
+import base64
+
 import pytest
 
-from pilothouse.config import regexes, validation
+from pilothouse.api.config.v1alpha1 import http_actions_pb2
+from pilothouse.config import reading, regexes, validation
 from tests.support import configs
 
+BASE64 = "base64, with the letters of RFC 4648, section 4"
 ROUTE = "spec.http[0]"
 TEMPLATE = "matches: [{path: {template: '/a/{b}'}}]"
 
@@ -34,6 +38,8 @@ OK = [
     "retry: {backOff: {base: 2s, max: 2s}, otherPriorities: true}",
     "directResponse: {status: 599, body: a}",
     "directResponse: {status: 204}",
+    "directResponse: {status: 200, bodyBytes: AP+A}",
+    f"directResponse: {{status: 200, bodyBytes: {base64.b64encode(b'a' * 4096).decode()}}}",
     f"directResponse: {{status: 200, body: {'a' * 4096}}}",
 ]
 
@@ -111,6 +117,18 @@ BROKEN = [
         "directResponse.body: must be at most 4096 bytes in UTF-8, is 4098",
     ),
     (
+        f"directResponse: {{status: 200, bodyBytes: {base64.b64encode(b'a' * 4097).decode()}}}",
+        "directResponse.bodyBytes: must be at most 4096 bytes, is 4097",
+    ),
+    (
+        "directResponse: {status: 204, bodyBytes: AA==}",
+        "directResponse.bodyBytes: must be empty for the status 204",
+    ),
+    (
+        "directResponse: {status: 200, body: a, bodyBytes: AA==}",
+        "directResponse: `body` and `bodyBytes` exclude each other; set one of them",
+    ),
+    (
         "directResponse: {status: 304, body: a}",
         "directResponse.body: must be empty for the status 304",
     ),
@@ -122,6 +140,30 @@ def test_each_rule_of_a_route_is_told_by_its_field(route: str, expected: str):
     """One rule broken, one violation."""
     (violation,) = broken(route)
     assert violation.startswith(f"{ROUTE}.{expected}")
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (5, "must be base64, is the number 5"),
+        ("AA=", f"must be {BASE64}"),
+        ("_w==", f"must be {BASE64}"),
+        ("é", f"must be {BASE64}"),
+    ],
+)
+def test_what_is_no_base64_is_told(written: object, said: str):
+    """The letters are those of RFC 4648, section 4, with its padding."""
+    into = http_actions_pb2.DirectResponse()
+    assert list(map(str, reading.read(into, {"bodyBytes": written}, path="a"))) == [
+        f"a.bodyBytes: {said}"
+    ]
+
+
+def test_base64_may_have_several_lines():
+    """As tools write it that break long lines."""
+    into = http_actions_pb2.DirectResponse()
+    assert reading.read(into, {"bodyBytes": "AP\n+A\n"}, path="") == ()
+    assert into.body_bytes == b"\x00\xff\x80"
 
 
 def test_only_one_thing_happens_to_a_request():

@@ -26,7 +26,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1pilothouse/api/config/v1alpha1/http_actions.proto\x12\x1epilothouse.api.config.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\"\xc3\x01\n\x0bHttpRewrite\x12\x10\n\x06prefix\x18\x01 \x01(\tH\x00\x12\x0e\n\x04\x66ull\x18\x02 \x01(\tH\x00\x12=\n\x05regex\x18\x03 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.RegexRewriteH\x00\x12\x12\n\x08template\x18\x04 \x01(\tH\x00\x12\x0e\n\x04host\x18\x05 \x01(\tH\x01\x12\x1a\n\x10\x64\x65stination_host\x18\x06 \x01(\x08H\x01\x42\x06\n\x04pathB\x0b\n\tauthority\"5\n\x0cRegexRewrite\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\x14\n\x0csubstitution\x18\x02 \x01(\t\".\n\x0e\x44irectResponse\x12\x0e\n\x06status\x18\x01 \x01(\r\x12\x0c\n\x04\x62ody\x18\x02 \x01(\t\"\x81\x02\n\rHeaderChanges\x12\x43\n\x03set\x18\x01 \x03(\x0b\x32\x36.pilothouse.api.config.v1alpha1.HeaderChanges.SetEntry\x12\x43\n\x03\x61\x64\x64\x18\x02 \x03(\x0b\x32\x36.pilothouse.api.config.v1alpha1.HeaderChanges.AddEntry\x12\x0e\n\x06remove\x18\x03 \x03(\t\x1a*\n\x08SetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a*\n\x08\x41\x64\x64\x45ntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x82\x02\n\nCorsPolicy\x12\x42\n\rallow_origins\x18\x01 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.OriginMatch\x12\x15\n\rallow_methods\x18\x02 \x03(\t\x12\x15\n\rallow_headers\x18\x03 \x03(\t\x12\x16\n\x0e\x65xpose_headers\x18\x04 \x03(\t\x12*\n\x07max_age\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11\x61llow_credentials\x18\x06 \x01(\x08\x12#\n\x1b\x61nswer_unmatched_preflights\x18\x07 \x01(\x08\"[\n\x0bOriginMatch\x12\x0f\n\x05\x65xact\x18\x01 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x02 \x01(\tH\x00\x12\x10\n\x06suffix\x18\x03 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x04 \x01(\tH\x00\x42\x06\n\x04test\"c\n\tRateLimit\x12\x10\n\x08requests\x18\x01 \x01(\r\x12&\n\x03per\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\x05\x62urst\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\x08\n\x06_burstb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1pilothouse/api/config/v1alpha1/http_actions.proto\x12\x1epilothouse.api.config.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\"\xc3\x01\n\x0bHttpRewrite\x12\x10\n\x06prefix\x18\x01 \x01(\tH\x00\x12\x0e\n\x04\x66ull\x18\x02 \x01(\tH\x00\x12=\n\x05regex\x18\x03 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.RegexRewriteH\x00\x12\x12\n\x08template\x18\x04 \x01(\tH\x00\x12\x0e\n\x04host\x18\x05 \x01(\tH\x01\x12\x1a\n\x10\x64\x65stination_host\x18\x06 \x01(\x08H\x01\x42\x06\n\x04pathB\x0b\n\tauthority\"5\n\x0cRegexRewrite\x12\x0f\n\x07pattern\x18\x01 \x01(\t\x12\x14\n\x0csubstitution\x18\x02 \x01(\t\"B\n\x0e\x44irectResponse\x12\x0e\n\x06status\x18\x01 \x01(\r\x12\x0c\n\x04\x62ody\x18\x02 \x01(\t\x12\x12\n\nbody_bytes\x18\x03 \x01(\x0c\"\x81\x02\n\rHeaderChanges\x12\x43\n\x03set\x18\x01 \x03(\x0b\x32\x36.pilothouse.api.config.v1alpha1.HeaderChanges.SetEntry\x12\x43\n\x03\x61\x64\x64\x18\x02 \x03(\x0b\x32\x36.pilothouse.api.config.v1alpha1.HeaderChanges.AddEntry\x12\x0e\n\x06remove\x18\x03 \x03(\t\x1a*\n\x08SetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a*\n\x08\x41\x64\x64\x45ntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x82\x02\n\nCorsPolicy\x12\x42\n\rallow_origins\x18\x01 \x03(\x0b\x32+.pilothouse.api.config.v1alpha1.OriginMatch\x12\x15\n\rallow_methods\x18\x02 \x03(\t\x12\x15\n\rallow_headers\x18\x03 \x03(\t\x12\x16\n\x0e\x65xpose_headers\x18\x04 \x03(\t\x12*\n\x07max_age\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11\x61llow_credentials\x18\x06 \x01(\x08\x12#\n\x1b\x61nswer_unmatched_preflights\x18\x07 \x01(\x08\"[\n\x0bOriginMatch\x12\x0f\n\x05\x65xact\x18\x01 \x01(\tH\x00\x12\x10\n\x06prefix\x18\x02 \x01(\tH\x00\x12\x10\n\x06suffix\x18\x03 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x04 \x01(\tH\x00\x42\x06\n\x04test\"c\n\tRateLimit\x12\x10\n\x08requests\x18\x01 \x01(\r\x12&\n\x03per\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\x05\x62urst\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\x08\n\x06_burstb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,17 +42,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGEXREWRITE']._serialized_start=315
   _globals['_REGEXREWRITE']._serialized_end=368
   _globals['_DIRECTRESPONSE']._serialized_start=370
-  _globals['_DIRECTRESPONSE']._serialized_end=416
-  _globals['_HEADERCHANGES']._serialized_start=419
-  _globals['_HEADERCHANGES']._serialized_end=676
-  _globals['_HEADERCHANGES_SETENTRY']._serialized_start=590
-  _globals['_HEADERCHANGES_SETENTRY']._serialized_end=632
-  _globals['_HEADERCHANGES_ADDENTRY']._serialized_start=634
-  _globals['_HEADERCHANGES_ADDENTRY']._serialized_end=676
-  _globals['_CORSPOLICY']._serialized_start=679
-  _globals['_CORSPOLICY']._serialized_end=937
-  _globals['_ORIGINMATCH']._serialized_start=939
-  _globals['_ORIGINMATCH']._serialized_end=1030
-  _globals['_RATELIMIT']._serialized_start=1032
-  _globals['_RATELIMIT']._serialized_end=1131
+  _globals['_DIRECTRESPONSE']._serialized_end=436
+  _globals['_HEADERCHANGES']._serialized_start=439
+  _globals['_HEADERCHANGES']._serialized_end=696
+  _globals['_HEADERCHANGES_SETENTRY']._serialized_start=610
+  _globals['_HEADERCHANGES_SETENTRY']._serialized_end=652
+  _globals['_HEADERCHANGES_ADDENTRY']._serialized_start=654
+  _globals['_HEADERCHANGES_ADDENTRY']._serialized_end=696
+  _globals['_CORSPOLICY']._serialized_start=699
+  _globals['_CORSPOLICY']._serialized_end=957
+  _globals['_ORIGINMATCH']._serialized_start=959
+  _globals['_ORIGINMATCH']._serialized_end=1050
+  _globals['_RATELIMIT']._serialized_start=1052
+  _globals['_RATELIMIT']._serialized_end=1151
 # @@protoc_insertion_point(module_scope)

@@ -115,19 +115,25 @@ class DirectResponse(_message.Message):
 
     STATUS_FIELD_NUMBER: _builtins.int
     BODY_FIELD_NUMBER: _builtins.int
+    BODY_BYTES_FIELD_NUMBER: _builtins.int
     status: _builtins.int
     """The status, 200 to 599. Required."""
     body: _builtins.str
-    """The body, as `text/plain`. At most 4096 bytes in UTF-8; empty for 204 and 304. Unset means none."""
+    """The body, as `text/plain` unless `responseHeaders` of the route say otherwise. At most 4096 bytes in UTF-8; empty for 204 and 304. Unset means
+    none.
+    """
+    body_bytes: _builtins.bytes
+    """A body that is no text, in YAML as base64; in all else like `body`, which it excludes."""
     def __init__(
         self,
         *,
         status: _builtins.int = ...,
         body: _builtins.str = ...,
+        body_bytes: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "body_bytes", b"body_bytes", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
