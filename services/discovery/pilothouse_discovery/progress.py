@@ -19,6 +19,7 @@ from pilothouse.adapters import telemetry
 from pilothouse.config import objects
 from pilothouse.model import keys
 from pilothouse.rollout import ledger, waves
+from pilothouse.routing import memo as memory
 from pilothouse.xds import resources
 from pilothouse_discovery import clients, held_counts, holding, metrics, statuses
 
@@ -52,6 +53,7 @@ class Progress:
         self._spans: dict[int, trace.Span] = {}
         self._observed: Mapping[keys.ObjectKey, objects.Config] = {}
         self._conditions: Mapping[keys.ObjectKey, tuple[objects.Condition, ...]] = {}
+        self._memo = memory.Memo()
         self._dirty = asyncio.Event()
         self._moved: set[clients.Client] = set()
         self._standings: dict[clients.Client, clients.Standing] = {}
@@ -172,11 +174,13 @@ class Progress:
             self._place(client)
         positions = {clients.position(one): count for one, count in self._groups.items()}
         concerned = self._holding.concerned
+        self._memo = self._memo.next()
         states = statuses.compute(
             self._observed,
             self._conditions,
             held_counts.adjusted(concerned, ledger.count(positions)),
             words=held_counts.words(concerned),
+            memo=self._memo,
         )
         if states == self.states:
             return

@@ -11,12 +11,15 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping
+from typing import Final
 
 from pilothouse.config import objects, status
 from pilothouse.model import keys
 from pilothouse.rollout import ledger
+from pilothouse.routing import memo as memory
 
 ACCEPTED = objects.Condition(type="Accepted", status=True, reason="Accepted")
+_NOBODY: Final = ledger.Counts()
 RESOLVED = objects.Condition(type="ResolvedRefs", status=True, reason="ResolvedRefs")
 
 
@@ -39,29 +42,29 @@ def compute(
     counts: Mapping[keys.ObjectKey, ledger.Counts],
     *,
     words: Mapping[keys.ObjectKey, str] = types.MappingProxyType({}),
+    memo: memory.Memo | None = None,
 ) -> Mapping[keys.ObjectKey, ObjectState]:
     """The state of every observed object, in key order.
 
-    ``words`` has who refused an object, and how, where that is known.
+    Args:
+        observed: The objects, in key order.
+        conditions: What was found out about them.
+        counts: How many proxies need them, and how far those are.
+        words: Who refused an object, and how, where that is known.
+        memo: Remembers the states; of thousands of objects a count concerns a few.
     """
-    return {
-        key: _state(
-            config,
-            conditions.get(key, ()),
-            counts.get(key, ledger.Counts()),
-            words=words.get(key, ""),
-        )
+    known = (memory.Memo() if memo is None else memo).mapped
+    facts = {
+        key: (config, conditions.get(key, ()), counts.get(key, _NOBODY), words.get(key, ""))
         for key, config in observed.items()
     }
+    return known(_state, "", facts)
 
 
 def _state(
-    config: objects.Config,
-    given: tuple[objects.Condition, ...],
-    counts: ledger.Counts,
-    *,
-    words: str,
+    facts: tuple[objects.Config, tuple[objects.Condition, ...], ledger.Counts, str],
 ) -> ObjectState:
+    config, given, counts, words = facts
     grouped: dict[str, list[objects.Condition]] = {}
     for condition in given:
         grouped.setdefault(condition.type, []).append(condition)
