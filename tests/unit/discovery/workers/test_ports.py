@@ -75,9 +75,10 @@ def test_a_port_that_somebody_listens_on_is_taken(shared: bool) -> None:  # noqa
             raise AssertionError("it is reserved")
 
 
-def test_the_port_of_a_server_that_has_just_ended_is_free() -> None:
-    """Connections that it closed linger for a minute, and do not matter."""
-    with listening(0, shared=True) as ended:
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_port_of_a_server_that_has_just_ended_is_free(shared: bool) -> None:  # noqa: FBT001
+    """Connections that it closed linger for a minute, and do not matter, workers or none."""
+    with listening(0, shared=shared) as ended:
         address = serving.Address("127.0.0.1", ended.getsockname()[1])
         client = socket.create_connection(("127.0.0.1", address.port))
         peer, _ = ended.accept()
@@ -89,11 +90,16 @@ def test_the_port_of_a_server_that_has_just_ended_is_free() -> None:
         listening(kept.port, shared=True).close()
 
 
-def test_a_host_that_does_not_exist_is_told() -> None:
+def test_a_host_that_does_not_exist_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the setting that names it."""
-    address = serving.Address("no.such.host.invalid", 1)
+
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    address = serving.Address("nowhere", 1)
     with (
-        pytest.raises(serving.StartError, match="--grpc-address"),
+        pytest.raises(serving.StartError, match=r"--grpc-address\): name or service not known"),
         ports.reserved(address, setting="--grpc-address"),
     ):
         raise AssertionError("it is reserved")
