@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pilothouse.model import keys
 from pilothouse.routing import (
     catalogue,
     clusters,
     extra_hosts,
-    parsed,
     plan,
     routes,
     rules,
@@ -22,6 +22,8 @@ from pilothouse.routing import (
 from pilothouse.routing import hosts as hosting
 from pilothouse.routing import memo as memory
 
+name_of: Final = operator.attrgetter("virtual_host.name")
+"""The name of a host."""
 Extra = tuple[tuple[plan.ClusterKey, plan.Origins], ...]
 
 
@@ -32,6 +34,7 @@ class Base:
     hosts: tuple[routes.Host, ...]
     """Sorted by name."""
     by_name: Mapping[str, routes.Host]
+    """The same."""
     clusters: tuple[plan.Cluster, ...]
     extra: Mapping[plan.ClusterKey, plan.Origins]
     """The clusters that are there for the sake of rules, with these rules."""
@@ -94,12 +97,12 @@ def base(
     )
     more = memo.group(extra_hosts.extra, "", directory, pods, allow_any, domain)
     found["/"] = _Hosts(more, ())
-    hosts = sorted((host for some in found.values() for host in some.hosts), key=name_of)
+    hosts = sorted([host for some in found.values() for host in some.hosts], key=name_of)
     extra = tuple([memo.leaf(extra_of, namespace, some.hosts) for namespace, some in found.items()])
     shared = memo.group(_base_clusters, "", directory, extra)
     return Base(
         hosts=tuple(hosts),
-        by_name={name_of(one): one for one in hosts},
+        by_name={one.virtual_host.name: one for one in hosts},
         clusters=shared.clusters,
         extra=shared.extra,
         varying=tuple([one for some in found.values() for one in some.varying]),
@@ -140,7 +143,7 @@ def _base_clusters(
     for namespace, entries in directory.mesh.by_namespace.items():
         policies = tuple(
             [
-                producers.get(parsed.Ref(external=False, key=entry.service.key), none)
+                producers.get(entry.reached[0].ref, none) if entry.reached else none
                 for entry in entries
             ]
         )
@@ -151,11 +154,6 @@ def _base_clusters(
     ]
     found.sort(key=order_of)
     return _BaseClusters(clusters=tuple(found), extra=merged)
-
-
-def name_of(host: routes.Host) -> str:
-    """Of its virtual host."""
-    return host.virtual_host.name
 
 
 def order_of(cluster: plan.Cluster) -> tuple[object, ...]:
@@ -170,18 +168,36 @@ def _service_hosts(
     producers: rules.ByRef,
     domain: str,
 ) -> _Hosts:
+    of = aliases.of
+    facts = {
+        ref.key: (entry, of.get(ref, ()), producers.get(ref, ()))
+        for entry in entries
+        if entry.reached
+        for ref in (entry.reached[0].ref,)
+    }
+    found = memo.mapped_group(_hosts_of_service, "", facts, domain).values()
+    return _Hosts(
+        tuple([host for some in found for host in some.hosts]),
+        tuple([one for some in found for one in some.varying]),
+    )
+
+
+def _hosts_of_service(
+    memo: memory.Memo,
+    facts: tuple[catalogue.Entry, tuple[keys.ServiceKey, ...], tuple[rules.Attached, ...]],
+    domain: str,
+) -> _Hosts:
+    entry, others, producers = facts
     found = []
     varying = []
-    for entry in entries:
-        others = aliases.service(entry.service.key)
-        for http in entry.reached:
-            attached = rules.at_port(producers.get(http.ref, ()), http.number)
-            bound = sources.narrow(attached, sources.NOTHING)
-            routed = memo.group(tunnels.route, http.host, http.site, (), bound)
-            host = memo.leaf(_service_host, http.host, entry, others, http, routed, domain)
-            found.append(host)
-            if bound is not attached:
-                varying.append(_varying(host, http, attached, (), entry))
+    for http in entry.reached:
+        attached = rules.at_port(producers, http.number)
+        bound = sources.narrow(attached, sources.NOTHING)
+        routed = memo.group(tunnels.route, http.host, http.site, (), bound)
+        host = memo.leaf(_service_host, http.host, entry, others, http, routed, domain)
+        found.append(host)
+        if bound is not attached:
+            varying.append(_varying(host, http, attached, (), entry))
     return _Hosts(tuple(found), tuple(varying))
 
 

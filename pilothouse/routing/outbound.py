@@ -73,7 +73,11 @@ def unreached(
     Of hosts that vary, and of rules that ask for clients, all routes are looked at together.
     """
     whole = {one.name: memo.group(common.varied, one.name, one, None) for one in shared.varying}
-    found = list(_shadows(whole.get(common.name_of(host), host) for host in shared.hosts))
+    found = [
+        (name, shadow)
+        for name, host in shared.by_name.items()
+        for shadow in whole.get(name, host).routed.shadows
+    ]
     found += memo.leaf(_udp_shadows, "", directory.mesh, producers)
     for own in owns:
         found += memo.group(_own_shadows, own.namespace, shared, own, directory, producers)
@@ -116,11 +120,14 @@ def local_hosts(
     memo: memory.Memo, shared: common.Base, names: extra_hosts.Names
 ) -> Mapping[str, routes.Host]:
     """The hosts that the clients of a namespace may call by shorter names."""
-    return {
-        host: memo.leaf(extra_hosts.local, host, shared.by_name[host], *short)
-        for host, short in names.items()
-        if host in shared.by_name
-    }
+    by_name = shared.by_name
+    shorter = {host: (by_name[host], short) for host, short in names.items() if host in by_name}
+    return memo.mapped(_local, "", shorter)
+
+
+def _local(of: tuple[routes.Host, tuple[tuple[str, ...], int]]) -> routes.Host:
+    host, (names, port) = of
+    return extra_hosts.local(host, names, port)
 
 
 def outbound(
@@ -138,8 +145,12 @@ def outbound(
         short = own.names.get(name)
         changed[name] = memo.leaf(extra_hosts.local, name, host, *short) if short else host
     _give_way(changed, shared, own, directory)
-    hosts = [changed.get(common.name_of(host), host) for host in shared.hosts]
-    virtual_hosts = tuple([_in_scope(memo, host, own.scoped) for host in hosts if host is not None])
+    hosts = [changed.get(name, host) for name, host in shared.by_name.items()]
+    left = [host for host in hosts if host is not None]
+    if own.scoped:
+        virtual_hosts = tuple([_in_scope(memo, host, own.scoped) for host in left])
+    else:
+        virtual_hosts = tuple([host.virtual_host for host in left])
     found = _clusters(memo, shared, own, directory, (*varied.values(), *consumed.values()))
     needed = credentials.needed(found, certified=directory.policies.certified)
     return Outbound(
@@ -222,8 +233,6 @@ def _give_way(
 
 
 def _in_scope(memo: memory.Memo, host: routes.Host, scoped: clusters.Scoped) -> plan.VirtualHost:
-    if not scoped:
-        return host.virtual_host
     hits = tuple((key, scoped[key]) for key in host.routed.uses if key in scoped)
     if not hits:
         return host.virtual_host
