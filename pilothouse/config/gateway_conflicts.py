@@ -22,6 +22,8 @@ _KINDS: dict[int, Kind] = {
 }
 _Address = tuple[int, bool]
 """Trusted hops, and whether there is a PROXY protocol."""
+_Place = tuple[Kind, _Address, str]
+"""What is spoken, where clients' addresses are taken from, and where the port is opened."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +48,22 @@ class _Port:
     """Who has what of a port."""
 
     def __init__(self) -> None:
-        self.kinds: dict[tuple[Kind, _Address], list[_Owner]] = {}
+        self.kinds: dict[_Place, list[_Owner]] = {}
         self.hosts: dict[str, list[_Owner]] = {}
         self.http3: list[_Owner] = []
 
     def objections(self, owner: _Owner, listener: mesh_gateway_pb2.Listener) -> Iterator[str]:
         """Why a listener cannot be opened."""
-        number, mine = listener.port, (_KINDS[listener.protocol], _address(listener))
-        for (kind, address), others in self.kinds.items():
+        number, mine = listener.port, _place(listener)
+        for (kind, address, opened_at), others in self.kinds.items():
             if kind != mine[0]:
                 text = f"port {number} has another protocol in"
             elif kind in ("tcp", "udp"):
                 text = f"port {number} is taken by"
             elif address != mine[1]:
                 text = f"port {number} takes the addresses of clients from elsewhere in"
+            elif opened_at != mine[2]:
+                text = f"port {number} is opened at another address by"
             else:
                 continue
             yield from _told(text, owner, others)
@@ -71,11 +75,11 @@ class _Port:
 
     def take(self, owner: _Owner, listener: mesh_gateway_pb2.Listener) -> None:
         """Give a listener what it wants."""
-        kind = _KINDS[listener.protocol]
-        self.kinds.setdefault((kind, _address(listener)), []).append(owner)
+        place = _place(listener)
+        self.kinds.setdefault(place, []).append(owner)
         if listener.http3:
             self.http3.append(owner)
-        if kind == "tls":
+        if place[0] == "tls":
             for host in _hosts(listener):
                 self.hosts.setdefault(host, []).append(owner)
 
@@ -122,9 +126,10 @@ def _listeners(config: objects.Config) -> Iterator[tuple[_Owner, mesh_gateway_pb
                 yield owner, listener
 
 
-def _address(listener: mesh_gateway_pb2.Listener) -> _Address:
+def _place(listener: mesh_gateway_pb2.Listener) -> _Place:
     section = listener.client_address
-    return section.trusted_hops, section.proxy_protocol
+    address = section.trusted_hops, section.proxy_protocol
+    return _KINDS[listener.protocol], address, mesh_gateways.bind_address(listener)
 
 
 def _hosts(listener: mesh_gateway_pb2.Listener) -> Iterator[str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 
 from pilothouse.api.config.v1alpha1 import mesh_gateway_pb2
@@ -49,6 +50,13 @@ def check(spec: mesh_gateway_pb2.MeshGatewaySpec, meta: objects.Meta) -> checks.
     yield from _namespaces("spec.allowedNamespaces", spec.allowed_namespaces)
 
 
+def bind_address(listener: mesh_gateway_pb2.Listener) -> str:
+    """Where a listener that is right wants its port, in one spelling; empty for wherever."""
+    if not syntax.is_ip_address(listener.address):
+        return listener.address
+    return str(ipaddress.ip_address(listener.address))
+
+
 class _Ports:
     """Who has which port, and which server name at it."""
 
@@ -75,6 +83,9 @@ class _Ports:
             if listener.client_address != other.client_address:
                 differs = f"must be the same as {users[0]}.clientAddress, which has the port too"
                 yield from checks.broken(f"{where}.clientAddress", differs)
+            if bind_address(listener) != bind_address(other):
+                differs = f"must be the same as {users[0]}.address, which has the port too"
+                yield from checks.broken(f"{where}.address", differs)
         if listener.protocol in SECURE:
             yield from self._names(where, listener)
 
@@ -115,6 +126,7 @@ def _listener(where: str, listener: mesh_gateway_pb2.Listener, meta: objects.Met
     yield from _http3(where, listener)
     yield from _client_address(f"{where}.clientAddress", listener)
     yield from _namespaces(f"{where}.allowedNamespaces", listener.allowed_namespaces)
+    yield from checks.optional(f"{where}.address", listener.address, syntax.ip_address)
 
 
 def _namespaces(where: str, values: Iterable[str]) -> checks.Found:

@@ -14,10 +14,12 @@ _QUIC = ("h3",)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """A port of gateway proxies, wherever they bind and however they trace."""
+    """A port of gateway proxies, wherever these bind others and however they trace."""
 
     port: int
     chains: tuple[plan.Chain, ...]
+    address: str = ""
+    """Empty for where the proxy binds."""
     choices: tuple[plan.Choice, ...] = ()
     udp: bool = False
     http3: bool = False
@@ -78,6 +80,7 @@ def quic(port: Port) -> Port:
             for chain in port.chains
             if chain.tls is not None
         ),
+        address=port.address,
         udp=True,
         client_address=port.client_address,
         origins=port.origins,
@@ -94,7 +97,7 @@ def listeners(
 
     Args:
         ports: What it opens.
-        bind_address: Where its listeners bind.
+        bind_address: Where its listeners bind that do not say.
         service: Its name in traces.
         mesh: The mesh's tracing; None for none.
     """
@@ -106,7 +109,7 @@ def _listener(port: Port, address: str, traced: plan.Tracing | None) -> plan.Lis
     return plan.Listener(
         name=names.gateway(port.port, udp=port.udp),
         direction=plan.Direction.INBOUND,
-        address=address,
+        address=port.address or address,
         port=port.port,
         chains=tuple(_traced(chain, traced) for chain in port.chains),
         choices=port.choices,

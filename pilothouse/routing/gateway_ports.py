@@ -80,6 +80,11 @@ class OpenPort:
     listeners: tuple[OpenListener, ...]
     """Of all gateways, the older gateway first, then as written; for ``tcp`` and ``udp`` one."""
 
+    @property
+    def address(self) -> str:
+        """Where it is opened, which all of its listeners agree about; empty for wherever."""
+        return self.listeners[0].listener.address
+
 
 def owners(listeners: tuple[tuple[Owner, tuple[str, ...]], ...]) -> Mapping[str, Owner]:
     """Whose each host is, of listeners with their hosts."""
@@ -134,6 +139,8 @@ class _Port:
             return "has its port"
         if listener.client_address != self.first.client_address:
             return "takes the addresses of clients from elsewhere on its port"
+        if listener.address != self.first.address:
+            return "opens its port at another address"
         if self.http3:
             return "serves HTTP/3 on its port, for which it must be alone"
         return None

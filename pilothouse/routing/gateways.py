@@ -108,6 +108,7 @@ def _plain(memo: memory.Memo, port: gateway_ports.OpenPort, found: _Found) -> No
     found.ports.append(
         gateway_listeners.Port(
             port=port.port,
+            address=port.address,
             chains=(gateway_listeners.http(name),),
             client_address=port.listeners[0].listener.client_address,
             origins=_origins(port),
@@ -143,6 +144,7 @@ def _secure(memo: memory.Memo, port: gateway_ports.OpenPort, found: _Found) -> N
     last = gateway_listeners.unnamed(port.listeners, of_http)
     made_port = gateway_listeners.Port(
         port=port.port,
+        address=port.address,
         chains=tuple(sorted(chains, key=_chain_name)),
         choices=(*(one.choice for one in ranked), *last),
         client_address=port.listeners[0].listener.client_address,
@@ -174,6 +176,7 @@ def _tcp(memo: memory.Memo, port: gateway_ports.OpenPort, found: _Found) -> None
     found.ports.append(
         gateway_listeners.Port(
             port=port.port,
+            address=port.address,
             chains=taken.chains,
             choices=tuple(one.choice for one in taken.choices),
             client_address=port.listeners[0].listener.client_address,
@@ -192,6 +195,7 @@ def _udp(memo: memory.Memo, port: gateway_ports.OpenPort, found: _Found) -> None
     found.ports.append(
         gateway_listeners.Port(
             port=port.port,
+            address=port.address,
             chains=tuple(gateway_connections.udp_in_scope(c, found.scoped) for c in taken.chains),
             udp=True,
             origins=routes.merge_origins(_origins(port), *(o.origins for o in taken.connected)),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from pilothouse.api.config.v1alpha1 import mesh_gateway_pb2
+from pilothouse.config import mesh_gateways as checked
 from pilothouse.config import objects
 from pilothouse.model import keys, secrets
 from pilothouse.routing import accepting, parsed, readers
@@ -68,6 +69,7 @@ def _listener(
             trusted_hops=written.client_address.trusted_hops,
             proxy_protocol=written.client_address.proxy_protocol,
         ),
+        address=checked.bind_address(written),
         allowed=_namespaces(written.allowed_namespaces) or allowed,
     )
 

@@ -274,6 +274,8 @@ class GatewayListener:
     """All requests are redirected to https at this port; None for none."""
     http3: bool = False
     client_address: accepting.ClientAddress = accepting.FROM_CONNECTION
+    address: str = ""
+    """Where its port is opened; empty for where the proxy opens others."""
     allowed: tuple[str, ...] = ()
     """Namespaces whose rules may attach; ``*`` for all."""
 

@@ -184,6 +184,16 @@ PASSED = "port: 443, protocol: TLS, tls: {mode: PASSTHROUGH}"
             _https("c.d"),
             "port 443 takes the addresses of clients from elsewhere in",
         ),
+        (
+            _https("a.b", more=", address: '::1'"),
+            _https("c.d", more=", address: '0::1'"),
+            "",
+        ),
+        (
+            "port: 80, protocol: HTTP, address: 10.0.0.1",
+            "port: 80, protocol: HTTP",
+            "port 80 is opened at another address by",
+        ),
         (_https("a.b", more=", http3: true"), _https("c.d"), "port 443 serves HTTP/3 for"),
         (
             _https("a.b", more=", http3: true"),

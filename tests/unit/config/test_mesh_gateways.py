@@ -43,6 +43,8 @@ def https(port: int = 443, tls: str = "", more: str = "") -> str:
         f"port: 443, protocol: TLS, tls: {{mode: TERMINATE, {CERTIFIED}}}",
         "port: 9000, protocol: TCP, clientAddress: {proxyProtocol: true}",
         "port: 53, protocol: UDP",
+        "port: 53, protocol: UDP, address: '::'",
+        "port: 80, protocol: HTTP, address: 10.0.0.1",
         "port: 53, protocol: UDP, allowedNamespaces: [a, '*']",
         "port: 80, protocol: HTTP, httpsRedirect: true",
         "port: 80, protocol: HTTP, httpsRedirect: true, httpsPort: 8443",
@@ -132,6 +134,10 @@ def test_listeners_that_are_right(listener: str):
             ],
         ),
         (
+            "port: 80, protocol: HTTP, address: 'localhost'",
+            ["[0].address: must be an IP address, is 'localhost'"],
+        ),
+        (
             "port: 80, protocol: HTTP, allowedNamespaces: ['', A]",
             [
                 "[0].allowedNamespaces[0]: is required",
@@ -192,6 +198,19 @@ PASSED = "port: 443, protocol: TLS, tls: {mode: PASSTHROUGH}"
                 https(more=", hosts: [c.d]"),
             ),
             ["[1].clientAddress: must be the same as spec.listeners[0].clientAddress"],
+        ),
+        (
+            (
+                https(more=", hosts: [a.b], address: '::1'"),
+                https(more=", hosts: [c.d], address: '0::1'"),
+                https(more=", hosts: [e.f], address: 127.0.0.1"),
+                https(more=", hosts: [g.h]"),
+                "port: 443, protocol: UDP, address: 127.0.0.1",
+            ),
+            [
+                "[2].address: must be the same as spec.listeners[0].address",
+                "[3].address: must be the same as spec.listeners[0].address",
+            ],
         ),
         (
             (https(more=", hosts: [a.b], http3: true"), https(more=", hosts: [c.d]")),

@@ -62,6 +62,16 @@ OLD = "MeshGateway/default/old"
             f"is not opened: {OLD} takes the addresses of clients from elsewhere on its port",
         ),
         (
+            "port: 80, protocol: HTTP, address: 10.0.0.1",
+            "port: 80, protocol: HTTP, address: 10.0.0.2",
+            f"is not opened: {OLD} opens its port at another address",
+        ),
+        (
+            "port: 9, protocol: UDP, address: 10.0.0.1",
+            "port: 9, protocol: TCP, address: 10.0.0.2",
+            "",
+        ),
+        (
             f"{SECURE}, hosts: [a.b], http3: true",
             f"{SECURE}, hosts: [c.d]",
             f"is not opened: {OLD} serves HTTP/3 on its port, for which it must be alone",

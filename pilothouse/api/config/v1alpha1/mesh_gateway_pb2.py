@@ -27,7 +27,7 @@ from pilothouse.api.config.v1alpha1 import metadata_pb2 as pilothouse_dot_api_do
 from pilothouse.api.status.v1alpha1 import status_pb2 as pilothouse_dot_api_dot_status_dot_v1alpha1_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1pilothouse/api/config/v1alpha1/mesh_gateway.proto\x12\x1epilothouse.api.config.v1alpha1\x1a-pilothouse/api/config/v1alpha1/metadata.proto\x1a+pilothouse/api/status/v1alpha1/status.proto\"\xc2\x01\n\x0bMeshGateway\x12<\n\x08metadata\x18\x01 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.ObjectMeta\x12=\n\x04spec\x18\x02 \x01(\x0b\x32/.pilothouse.api.config.v1alpha1.MeshGatewaySpec\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32&.pilothouse.api.status.v1alpha1.Status\"\xec\x01\n\x0fMeshGatewaySpec\x12O\n\x08selector\x18\x01 \x03(\x0b\x32=.pilothouse.api.config.v1alpha1.MeshGatewaySpec.SelectorEntry\x12;\n\tlisteners\x18\x02 \x03(\x0b\x32(.pilothouse.api.config.v1alpha1.Listener\x12\x1a\n\x12\x61llowed_namespaces\x18\x03 \x03(\t\x1a/\n\rSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xea\x03\n\x08Listener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\x12\x43\n\x08protocol\x18\x03 \x01(\x0e\x32\x31.pilothouse.api.config.v1alpha1.Listener.Protocol\x12\r\n\x05hosts\x18\x04 \x03(\t\x12\x38\n\x03tls\x18\x05 \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.ListenerTls\x12\x16\n\x0ehttps_redirect\x18\x06 \x01(\x08\x12\x17\n\nhttps_port\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\r\n\x05http3\x18\x08 \x01(\x08\x12\x45\n\x0e\x63lient_address\x18\t \x01(\x0b\x32-.pilothouse.api.config.v1alpha1.ClientAddress\x12\x1a\n\x12\x61llowed_namespaces\x18\n \x03(\t\"\x81\x01\n\x08Protocol\x12\x18\n\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x11\n\rPROTOCOL_HTTP\x10\x01\x12\x12\n\x0ePROTOCOL_HTTPS\x10\x02\x12\x10\n\x0cPROTOCOL_TLS\x10\x03\x12\x10\n\x0cPROTOCOL_TCP\x10\x04\x12\x10\n\x0cPROTOCOL_UDP\x10\x05\x42\r\n\x0b_https_port\"=\n\rClientAddress\x12\x14\n\x0ctrusted_hops\x18\x01 \x01(\r\x12\x16\n\x0eproxy_protocol\x18\x02 \x01(\x08\"\xcc\x04\n\x0bListenerTls\x12\x45\n\x0c\x63\x65rtificates\x18\x01 \x03(\x0b\x32/.pilothouse.api.config.v1alpha1.SecretReference\x12>\n\x04mode\x18\x02 \x01(\x0e\x32\x30.pilothouse.api.config.v1alpha1.ListenerTls.Mode\x12K\n\x11\x63lient_validation\x18\x03 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.ClientValidation\x12H\n\x0bmin_version\x18\x04 \x01(\x0e\x32\x33.pilothouse.api.config.v1alpha1.ListenerTls.Version\x12H\n\x0bmax_version\x18\x05 \x01(\x0e\x32\x33.pilothouse.api.config.v1alpha1.ListenerTls.Version\x12\x15\n\rcipher_suites\x18\x06 \x03(\t\"F\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0eMODE_TERMINATE\x10\x01\x12\x14\n\x10MODE_PASSTHROUGH\x10\x02\"v\n\x07Version\x12\x17\n\x13VERSION_UNSPECIFIED\x10\x00\x12\x13\n\x0fVERSION_TLS_1_2\x10\x01\x12\x13\n\x0fVERSION_TLS_1_3\x10\x02\x12\x13\n\x0fVERSION_TLS_1_0\x10\x03\x12\x13\n\x0fVERSION_TLS_1_1\x10\x04\"\xc0\x01\n\x10\x43lientValidation\x12H\n\x0f\x63\x61_certificates\x18\x01 \x03(\x0b\x32/.pilothouse.api.config.v1alpha1.SecretReference\x12\x10\n\x08optional\x18\x02 \x01(\x08\x12\x19\n\x11subject_alt_names\x18\x03 \x03(\t\x12\x19\n\x11public_key_hashes\x18\x04 \x03(\t\x12\x1a\n\x12\x63\x65rtificate_hashes\x18\x05 \x03(\t\"4\n\x0fSecretReference\x12\x0e\n\x06secret\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1pilothouse/api/config/v1alpha1/mesh_gateway.proto\x12\x1epilothouse.api.config.v1alpha1\x1a-pilothouse/api/config/v1alpha1/metadata.proto\x1a+pilothouse/api/status/v1alpha1/status.proto\"\xc2\x01\n\x0bMeshGateway\x12<\n\x08metadata\x18\x01 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.ObjectMeta\x12=\n\x04spec\x18\x02 \x01(\x0b\x32/.pilothouse.api.config.v1alpha1.MeshGatewaySpec\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32&.pilothouse.api.status.v1alpha1.Status\"\xec\x01\n\x0fMeshGatewaySpec\x12O\n\x08selector\x18\x01 \x03(\x0b\x32=.pilothouse.api.config.v1alpha1.MeshGatewaySpec.SelectorEntry\x12;\n\tlisteners\x18\x02 \x03(\x0b\x32(.pilothouse.api.config.v1alpha1.Listener\x12\x1a\n\x12\x61llowed_namespaces\x18\x03 \x03(\t\x1a/\n\rSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xfb\x03\n\x08Listener\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04port\x18\x02 \x01(\r\x12\x43\n\x08protocol\x18\x03 \x01(\x0e\x32\x31.pilothouse.api.config.v1alpha1.Listener.Protocol\x12\r\n\x05hosts\x18\x04 \x03(\t\x12\x38\n\x03tls\x18\x05 \x01(\x0b\x32+.pilothouse.api.config.v1alpha1.ListenerTls\x12\x16\n\x0ehttps_redirect\x18\x06 \x01(\x08\x12\x17\n\nhttps_port\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\r\n\x05http3\x18\x08 \x01(\x08\x12\x45\n\x0e\x63lient_address\x18\t \x01(\x0b\x32-.pilothouse.api.config.v1alpha1.ClientAddress\x12\x1a\n\x12\x61llowed_namespaces\x18\n \x03(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x0b \x01(\t\"\x81\x01\n\x08Protocol\x12\x18\n\x14PROTOCOL_UNSPECIFIED\x10\x00\x12\x11\n\rPROTOCOL_HTTP\x10\x01\x12\x12\n\x0ePROTOCOL_HTTPS\x10\x02\x12\x10\n\x0cPROTOCOL_TLS\x10\x03\x12\x10\n\x0cPROTOCOL_TCP\x10\x04\x12\x10\n\x0cPROTOCOL_UDP\x10\x05\x42\r\n\x0b_https_port\"=\n\rClientAddress\x12\x14\n\x0ctrusted_hops\x18\x01 \x01(\r\x12\x16\n\x0eproxy_protocol\x18\x02 \x01(\x08\"\xcc\x04\n\x0bListenerTls\x12\x45\n\x0c\x63\x65rtificates\x18\x01 \x03(\x0b\x32/.pilothouse.api.config.v1alpha1.SecretReference\x12>\n\x04mode\x18\x02 \x01(\x0e\x32\x30.pilothouse.api.config.v1alpha1.ListenerTls.Mode\x12K\n\x11\x63lient_validation\x18\x03 \x01(\x0b\x32\x30.pilothouse.api.config.v1alpha1.ClientValidation\x12H\n\x0bmin_version\x18\x04 \x01(\x0e\x32\x33.pilothouse.api.config.v1alpha1.ListenerTls.Version\x12H\n\x0bmax_version\x18\x05 \x01(\x0e\x32\x33.pilothouse.api.config.v1alpha1.ListenerTls.Version\x12\x15\n\rcipher_suites\x18\x06 \x03(\t\"F\n\x04Mode\x12\x14\n\x10MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0eMODE_TERMINATE\x10\x01\x12\x14\n\x10MODE_PASSTHROUGH\x10\x02\"v\n\x07Version\x12\x17\n\x13VERSION_UNSPECIFIED\x10\x00\x12\x13\n\x0fVERSION_TLS_1_2\x10\x01\x12\x13\n\x0fVERSION_TLS_1_3\x10\x02\x12\x13\n\x0fVERSION_TLS_1_0\x10\x03\x12\x13\n\x0fVERSION_TLS_1_1\x10\x04\"\xc0\x01\n\x10\x43lientValidation\x12H\n\x0f\x63\x61_certificates\x18\x01 \x03(\x0b\x32/.pilothouse.api.config.v1alpha1.SecretReference\x12\x10\n\x08optional\x18\x02 \x01(\x08\x12\x19\n\x11subject_alt_names\x18\x03 \x03(\t\x12\x19\n\x11public_key_hashes\x18\x04 \x03(\t\x12\x1a\n\x12\x63\x65rtificate_hashes\x18\x05 \x03(\t\"4\n\x0fSecretReference\x12\x0e\n\x06secret\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,19 +43,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MESHGATEWAYSPEC_SELECTORENTRY']._serialized_start=564
   _globals['_MESHGATEWAYSPEC_SELECTORENTRY']._serialized_end=611
   _globals['_LISTENER']._serialized_start=614
-  _globals['_LISTENER']._serialized_end=1104
-  _globals['_LISTENER_PROTOCOL']._serialized_start=960
-  _globals['_LISTENER_PROTOCOL']._serialized_end=1089
-  _globals['_CLIENTADDRESS']._serialized_start=1106
-  _globals['_CLIENTADDRESS']._serialized_end=1167
-  _globals['_LISTENERTLS']._serialized_start=1170
-  _globals['_LISTENERTLS']._serialized_end=1758
-  _globals['_LISTENERTLS_MODE']._serialized_start=1568
-  _globals['_LISTENERTLS_MODE']._serialized_end=1638
-  _globals['_LISTENERTLS_VERSION']._serialized_start=1640
-  _globals['_LISTENERTLS_VERSION']._serialized_end=1758
-  _globals['_CLIENTVALIDATION']._serialized_start=1761
-  _globals['_CLIENTVALIDATION']._serialized_end=1953
-  _globals['_SECRETREFERENCE']._serialized_start=1955
-  _globals['_SECRETREFERENCE']._serialized_end=2007
+  _globals['_LISTENER']._serialized_end=1121
+  _globals['_LISTENER_PROTOCOL']._serialized_start=977
+  _globals['_LISTENER_PROTOCOL']._serialized_end=1106
+  _globals['_CLIENTADDRESS']._serialized_start=1123
+  _globals['_CLIENTADDRESS']._serialized_end=1184
+  _globals['_LISTENERTLS']._serialized_start=1187
+  _globals['_LISTENERTLS']._serialized_end=1775
+  _globals['_LISTENERTLS_MODE']._serialized_start=1585
+  _globals['_LISTENERTLS_MODE']._serialized_end=1655
+  _globals['_LISTENERTLS_VERSION']._serialized_start=1657
+  _globals['_LISTENERTLS_VERSION']._serialized_end=1775
+  _globals['_CLIENTVALIDATION']._serialized_start=1778
+  _globals['_CLIENTVALIDATION']._serialized_end=1970
+  _globals['_SECRETREFERENCE']._serialized_start=1972
+  _globals['_SECRETREFERENCE']._serialized_end=2024
 # @@protoc_insertion_point(module_scope)

@@ -97,7 +97,7 @@ class MeshGatewaySpec(_message.Message):
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[Global___Listener]:
         """At least one; names are unique. Listeners may share a port where server names tell them apart: those with HTTPS and TLS, each with other
-        hosts and the same `clientAddress`. Otherwise a port is one listener's; UDP has ports of its own. Of gateways on the same proxies the older
+        hosts and the same `clientAddress` and `address`. Otherwise a port is one listener's; UDP has ports of its own. Of gateways on the same proxies the older
         one has a port, and on ports of HTTPS and TLS a host; those with HTTP share it.
         """
 
@@ -171,6 +171,7 @@ class Listener(_message.Message):
     HTTP3_FIELD_NUMBER: _builtins.int
     CLIENT_ADDRESS_FIELD_NUMBER: _builtins.int
     ALLOWED_NAMESPACES_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name, a DNS label, unique within the gateway. Required."""
     port: _builtins.int
@@ -184,6 +185,10 @@ class Listener(_message.Message):
     http3: _builtins.bool
     """True: HTTP/3 over QUIC is served at the same port of UDP too, and announced in answers (`alt-svc`). For HTTPS only, and not with
     another listener at that port; not with the PROXY protocol. Default false.
+    """
+    address: _builtins.str
+    """The IP address that the port is opened at, one of the proxy's machine; `0.0.0.0` means all of IPv4, `::` all of IPv6. Unset means the one that
+    the proxy was started with. All listeners at a port say the same: it cannot be opened at two addresses.
     """
     @_builtins.property
     def hosts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -220,10 +225,11 @@ class Listener(_message.Message):
         http3: _builtins.bool = ...,
         client_address: Global___ClientAddress | None = ...,
         allowed_namespaces: _abc.Iterable[_builtins.str] | None = ...,
+        address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_https_port", b"_https_port", "client_address", b"client_address", "https_port", b"https_port", "tls", b"tls"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_https_port", b"_https_port", "allowed_namespaces", b"allowed_namespaces", "client_address", b"client_address", "hosts", b"hosts", "http3", b"http3", "https_port", b"https_port", "https_redirect", b"https_redirect", "name", b"name", "port", b"port", "protocol", b"protocol", "tls", b"tls"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_https_port", b"_https_port", "address", b"address", "allowed_namespaces", b"allowed_namespaces", "client_address", b"client_address", "hosts", b"hosts", "http3", b"http3", "https_port", b"https_port", "https_redirect", b"https_redirect", "name", b"name", "port", b"port", "protocol", b"protocol", "tls", b"tls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__https_port: _TypeAlias = _typing.Literal["https_port"]  # noqa: Y015
     _WhichOneofArgType__https_port: _TypeAlias = _typing.Literal["_https_port", b"_https_port"]  # noqa: Y015
