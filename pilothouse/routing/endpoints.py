@@ -32,6 +32,23 @@ def layer(
 
     Those of ``placed`` are left out.
     """
+    shapes = memo.group(_shapes, "", mesh, uses, scoped, placed)
+    found = memo.joined_group(_service, "", shapes, endpoints)
+    return plan.Layer(endpoints=tuple([one for some in found.values() for one in some]))
+
+
+_Shape = tuple[tuple[plan.ClusterKey, str], ...]
+"""The clusters of a service, and the name by which endpoints say that they serve its port."""
+
+
+def _shapes(
+    memo: memory.Memo,
+    mesh: catalogue.Catalogue,
+    uses: clusters.Uses,
+    scoped: Mapping[str, clusters.Scoped],
+    placed: clusters.Placed,
+) -> Mapping[keys.ServiceKey, _Shape]:
+    """What is to be known of each service, whoever its endpoints are."""
     elsewhere: dict[keys.ServiceKey, list[plan.ClusterKey]] = {}
     for key in placed:
         if key.service is not None:
@@ -41,36 +58,11 @@ def layer(
         for shared, own in changed.items():
             if shared.service is not None and not shared.external:
                 beside.setdefault(shared.service, []).append((shared, own))
-    found: list[plan.ClusterEndpoints] = []
-    for namespace, entries in mesh.by_namespace.items():
-        shapes = memo.group(
-            _shapes,
-            namespace,
-            entries,
-            tuple([uses.get(entry.service.key, ()) for entry in entries]),
-            tuple([tuple(beside.get(entry.service.key, ())) for entry in entries]),
-            tuple([tuple(elsewhere.get(entry.service.key, ())) for entry in entries]),
-        )
-        candidates = {key: (shape, endpoints.get(key, ())) for key, shape in shapes.items()}
-        made = memo.mapped_group(_service, namespace, candidates).values()
-        found += [one for some in made for one in some]
-    return plan.Layer(endpoints=tuple(found))
-
-
-_Shape = tuple[tuple[plan.ClusterKey, str], ...]
-"""The clusters of a service, and the name by which endpoints say that they serve its port."""
-
-
-def _shapes(
-    memo: memory.Memo,
-    entries: tuple[catalogue.Entry, ...],
-    uses: tuple[tuple[rules.Labelled, ...], ...],
-    beside: tuple[Pairs, ...],
-    elsewhere: tuple[tuple[plan.ClusterKey, ...], ...],
-) -> Mapping[keys.ServiceKey, _Shape]:
-    """What is to be known of each service of a namespace, whoever its endpoints are."""
-    arguments = zip(entries, uses, beside, elsewhere, strict=True)
-    return memo.mapped(_shape, "", {one[0].service.key: one for one in arguments})
+    facts = {
+        key: (entry, uses.get(key, ()), tuple(beside.get(key, ())), tuple(elsewhere.get(key, ())))
+        for key, entry in mesh.entries.items()
+    }
+    return memo.mapped(_shape, "", facts)
 
 
 def _shape(
@@ -149,23 +141,18 @@ def spoken(port: registry.Port) -> Spoken:
     return "udp" if port.protocol == registry.AppProtocol.UDP else "tcp"
 
 
-ByAddress = Mapping[str, Mapping[keys.ServiceKey, tuple[tuple[ServedPort, ...], ...]]]
-"""The ports that serve at each address, by service; a port may be there twice."""
+ByAddress = Mapping[tuple[str, str], Mapping[keys.ServiceKey, tuple[tuple[ServedPort, ...], ...]]]
+"""The ports that serve a namespace at an address, by service; a port may be there twice."""
 
 
-def by_address(
-    memo: memory.Memo,
-    entries: tuple[catalogue.Entry, ...],
-    endpoints: tuple[tuple[registry.Endpoint, ...], ...],
-) -> ByAddress:
-    """The ports that serve one namespace at each address."""
-    candidates = {one[0].service.key: one for one in zip(entries, endpoints, strict=True)}
-    return memo.turned("", memo.mapped(_served, "", candidates))
+def by_address(memo: memory.Memo, mesh: catalogue.Catalogue, endpoints: Endpoints) -> ByAddress:
+    """The ports that serve at each address."""
+    return memo.turned("", memo.joined(_served, "", mesh.entries, endpoints))
 
 
 def _served(
     of: tuple[catalogue.Entry, tuple[registry.Endpoint, ...]],
-) -> tuple[tuple[str, tuple[ServedPort, ...]], ...]:
+) -> tuple[tuple[tuple[str, str], tuple[ServedPort, ...]], ...]:
     """The ports at each address of a service, ready or not: a pod is served before it is ready."""
     entry, candidates = of
     by_name = {port.name: spoken(port) for port in entry.service.ports}
@@ -174,7 +161,8 @@ def _served(
         if one.port_name in by_name:
             served = ServedPort(one.port, by_name[one.port_name])
             found.setdefault(one.address, []).append(served)
-    return tuple((address, tuple(found[address])) for address in sorted(found))
+    namespace = entry.service.key.namespace
+    return tuple(((namespace, address), tuple(found[address])) for address in sorted(found))
 
 
 def by_selector(

@@ -114,36 +114,18 @@ def pods(
     workloads: tuple[registry.Workload, ...],
 ) -> Pods:
     """Find out which pods have names, and in which networks pods are."""
-    found = [
-        memo.group(
-            _in_namespace,
-            namespace,
-            entries,
-            tuple([endpoints.get(entry.service.key, ()) for entry in entries]),
-        )
-        for namespace, entries in mesh.by_namespace.items()
-    ]
+    headless = memo.leaf(_headless, "", mesh)
+    of_services = memo.joined(_of_service, "", headless, endpoints)
     of_workloads = memo.leaf(_workload_networks, "", workloads)
-    return Pods(
-        named=tuple([one for some in found for one in some.named]),
-        networks=tuple(sorted({one for some in found for one in some.networks} | of_workloads)),
-    )
-
-
-def _in_namespace(
-    memo: memory.Memo,
-    entries: tuple[catalogue.Entry, ...],
-    endpoints: tuple[tuple[registry.Endpoint, ...], ...],
-) -> Pods:
-    pairs = zip(entries, endpoints, strict=True)
-    candidates = {
-        entry.service.key: (not entry.service.cluster_ips, found) for entry, found in pairs if found
-    }
-    of_services = memo.mapped(_of_service, "", candidates)
+    networks = {one for _, some in of_services.values() for one in some}
     return Pods(
         named=tuple([(key, names) for key, (names, _) in of_services.items() if names]),
-        networks=tuple(sorted({one for _, networks in of_services.values() for one in networks})),
+        networks=tuple(sorted(networks | of_workloads)),
     )
+
+
+def _headless(mesh: catalogue.Catalogue) -> Mapping[keys.ServiceKey, bool]:
+    return {key: not entry.service.cluster_ips for key, entry in mesh.entries.items()}
 
 
 def _of_service(

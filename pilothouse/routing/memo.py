@@ -21,6 +21,7 @@ Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+W = TypeVar("W")
 P = TypeVar("P", bound=Hashable)
 
 
@@ -32,12 +33,13 @@ class _Entry(NamedTuple):
 
 class _Mapped(NamedTuple):
     items: Mapping[Any, Any]
+    more: Mapping[Any, Any]
     args: tuple[object, ...]
-    values: Mapping[Any, Any]
-    children: Mapping[Any, Memo]
+    values: dict[Any, Any]
+    children: dict[Any, Memo]
 
 
-_NONE: Final = _Mapped({}, (), {}, {})
+_NONE: Final = _Mapped({}, {}, (), {}, {})
 _Table = dict[tuple[Callable[..., object], Hashable], Any]
 
 
@@ -87,7 +89,7 @@ class Memo:
         With equal ``args`` only other values than before are looked at. The mapping is the same
         object as before when it is equal to that; ``items`` must not be changed afterwards.
         """
-        return self._map(slot, function, items, args, parts=False)
+        return self._map(slot, function, items, {}, args)
 
     def mapped_group(
         self,
@@ -96,40 +98,63 @@ class Memo:
         items: Mapping[K, V],
         *args: *Ts,
     ) -> Mapping[K, R]:
-        """The same with ``function(memo, value, *args)``, which remembers its parts by key."""
-        return self._map(slot, function, items, args, parts=True)
+        """``mapped`` with ``function(memo, value, *args)``, which remembers its parts by key."""
+        return self._map(slot, function, items, {}, args, parts=True)
+
+    def joined(
+        self,
+        function: Callable[[tuple[V, tuple[W, ...]]], R],
+        slot: Hashable,
+        items: Mapping[K, V],
+        more: Mapping[K, tuple[W, ...]],
+    ) -> Mapping[K, R]:
+        """``mapped`` with ``function((value, what more has by its key))``.
+
+        What ``more`` does not have is empty there; what it has besides is left out.
+        """
+        return self._map(slot, function, items, more, (), joined=True)
+
+    def joined_group(
+        self,
+        function: Callable[[Memo, tuple[V, tuple[W, ...]]], R],
+        slot: Hashable,
+        items: Mapping[K, V],
+        more: Mapping[K, tuple[W, ...]],
+    ) -> Mapping[K, R]:
+        """``joined`` with ``function(memo, ...)``, which remembers its parts by key."""
+        return self._map(slot, function, items, more, (), parts=True, joined=True)
 
     def _map(
         self,
         slot: Hashable,
         function: Callable[..., R],
-        items: Mapping[K, V],
+        items: Mapping[K, Any],
+        more: Mapping[K, Any],
         args: tuple[object, ...],
         *,
-        parts: bool,
+        parts: bool = False,
+        joined: bool = False,
     ) -> Mapping[K, R]:
         key = (function, slot)
         known: _Mapped = self._current.get(key) or self._previous.get(key) or _NONE
         same = known.args == args
-        if items is not known.items or not same:
+        if items is not known.items or more is not known.more or not same:
             fresh: dict[K, R] = {}
             children: dict[K, Memo] = {}
-            for one in _changed(known.items, items) if same else items:
+            for one in _concerned(known, items, more) if same else items:
+                value: Any = (items[one], more.get(one, ())) if joined else items[one]
                 if parts:
                     before = known.children.get(one)
                     children[one] = child = Memo(before._current if before else None)  # noqa: SLF001
-                    value = function(child, items[one], *args)
+                    made = function(child, value, *args)
                     child._previous = {}
                 else:
-                    value = function(items[one], *args)
-                if one not in known.values or known.values[one] != value:
-                    fresh[one] = value
-            known = _Mapped(
-                items,
-                args,
-                _patched(known.values, fresh, items),
-                _patched(known.children, children, items) if parts else {},
-            )
+                    made = function(value, *args)
+                if one not in known.values or known.values[one] != made:
+                    fresh[one] = made
+            values = _patched(known.values, fresh, items)
+            kept = _patched(known.children, children, items) if parts else {}
+            known = _Mapped(items, more, args, values, kept)
         self._current[key] = known
         return known.values
 
@@ -148,14 +173,26 @@ class Memo:
             found: dict[P, dict[K, tuple[V, ...]]] = {}
             for one in (*gone, *_changed(known.items, items)):
                 _move(one, known.items.get(one, ()), items.get(one, ()), known.values, found)
-            known = _Mapped(items, (), _replaced(known.values, found), {})
+            known = _Mapped(items, {}, (), _replaced(known.values, found), {})
         self._current[key] = known
         return known.values
 
 
+def _concerned(known: _Mapped, items: Mapping[K, Any], more: Mapping[K, Any]) -> list[K]:
+    """The keys of ``items`` whose value, or whatever else there is of them, is another."""
+    found = _changed(known.items, items)
+    if more is not known.more:
+        gone = [one for one in known.more if one not in more]
+        others = dict.fromkeys((*_changed(known.more, more), *gone))
+        found = [*dict.fromkeys((*found, *(one for one in others if one in items)))]
+    return found
+
+
 def _changed(before: Mapping[K, V], now: Mapping[K, V]) -> list[K]:
     """The keys of other values than before. Most values are the same objects."""
-    if len(before) == len(now) and [*before] == [*now]:
+    if now is before:
+        return []
+    if _same_keys(before, now):
         return [
             key
             for (key, value), old in zip(now.items(), before.values(), strict=True)
@@ -164,13 +201,19 @@ def _changed(before: Mapping[K, V], now: Mapping[K, V]) -> list[K]:
     return [key for key, value in now.items() if key not in before or before[key] != value]
 
 
-def _patched(
-    before: Mapping[K, R], fresh: Mapping[K, R], keys: Mapping[K, object]
-) -> Mapping[K, R]:
+def _same_keys(one: Mapping[K, object], other: Mapping[K, object]) -> bool:
+    return len(one) == len(other) and [*one] == [*other]
+
+
+def _patched(before: dict[K, R], fresh: dict[K, R], keys: Mapping[K, object]) -> dict[K, R]:
     """What was there before with what is new, by these keys; the same object if it is the same."""
-    if len(before) == len(keys) and [*before] == [*keys]:
-        return {**before, **fresh} if fresh else before
-    return {key: fresh[key] if key in fresh else before[key] for key in keys}
+    if not _same_keys(before, keys):
+        return {key: fresh[key] if key in fresh else before[key] for key in keys}
+    if not fresh:
+        return before
+    patched = before.copy()
+    patched.update(fresh)
+    return patched
 
 
 def _move(
@@ -194,8 +237,8 @@ def _move(
 
 
 def _replaced(
-    known: Mapping[P, Mapping[K, tuple[V, ...]]], found: dict[P, dict[K, tuple[V, ...]]]
-) -> Mapping[P, Mapping[K, tuple[V, ...]]]:
+    known: dict[P, Mapping[K, tuple[V, ...]]], found: dict[P, dict[K, tuple[V, ...]]]
+) -> dict[P, Mapping[K, tuple[V, ...]]]:
     first = operator.itemgetter(0)
     fresh = {
         place: dict(sorted(members.items(), key=first))
@@ -205,7 +248,8 @@ def _replaced(
     gone = {place for place, members in found.items() if not members and place in known}
     if not fresh and not gone:
         return known
-    replaced = {**known, **fresh}
+    replaced = known.copy()
+    replaced.update(fresh)
     for place in gone:
         del replaced[place]
     return replaced

@@ -285,32 +285,28 @@ class Mesh:
             # The application itself takes what arrives there; a listener would send to itself for
             # ever.
             return ()
-        addresses, selectors = self._namespace(proxy.id.namespace)
+        namespace = proxy.id.namespace
+        addresses = self._remembered(
+            "addresses",
+            lambda: self._asked.group(
+                endpoints.by_address, "", self._directory.mesh, self.state.endpoints
+            ),
+        )
+        at_address = addresses.get((namespace, proxy.id.address), {}).values()
         return sidecars.served_ports(
-            *(ports for some in addresses.get(proxy.id.address, {}).values() for ports in some),
-            endpoints.selected(selectors, workload.labels) if workload else (),
+            *(ports for some in at_address for ports in some),
+            self._selected(namespace, workload.labels) if workload else (),
             except_port=proxy.outbound_port,
         )
 
-    def _namespace(
-        self, namespace: str
-    ) -> tuple[
-        endpoints.ByAddress,
-        Mapping[tuple[str, str], tuple[catalogue.Entry, ...]],
-    ]:
+    def _selected(self, namespace: str, labels: keys.Labels) -> tuple[endpoints.ServedPort, ...]:
+        """The ports of a workload that services select by label."""
         entries = self._directory.mesh.by_namespace.get(namespace, ())
-        return self._remembered(
-            ("namespace", namespace),
-            lambda: (
-                self._asked.group(
-                    endpoints.by_address,
-                    namespace,
-                    entries,
-                    indexes.endpoints_of(entries, self.state.endpoints),
-                ),
-                self._asked.leaf(endpoints.by_selector, namespace, entries),
-            ),
+        services = self._remembered(
+            ("selectors", namespace),
+            lambda: self._asked.leaf(endpoints.by_selector, namespace, entries),
         )
+        return endpoints.selected(services, labels)
 
     def _gateway(self, proxy: proxies.Proxy) -> plans.ProxyPlan:
         namespace = proxy.id.namespace

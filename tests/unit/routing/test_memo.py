@@ -170,6 +170,20 @@ def sums(places: tuple[tuple[str, int], ...]) -> int:
     return sum(number for _, number in places)
 
 
+def shown(of: tuple[Any, tuple[Any, ...]]) -> str:
+    return str(of)
+
+
+@given(strategies.lists(strategies.tuples(HISTORY, HISTORY), max_size=3))
+def test_the_past_of_a_join_has_no_influence(history: Sequence[Any]):
+    """Whichever of the two mappings changes, and whatever only one of them has."""
+    old = memo.Memo()
+    for items, more in ((a, b) for one, two in history for a in one for b in two):
+        old = old.next()
+        expected = [(key, str((value, more.get(key, ())))) for key, value in items.items()]
+        assert [*old.joined(shown, "slot", items, more).items()] == expected
+
+
 @given(HISTORY)
 def test_the_past_of_a_mapping_has_no_influence(history: Sequence[Mapping[str, Any]]):
     """A memo that has seen others gives what one gives that has not, in the same order."""
