@@ -12,7 +12,7 @@ what an unchanged layer uses is never made twice.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 V = TypeVar("V", bound=Hashable)
@@ -66,23 +66,41 @@ class Memo(Generic[V, R]):
     def __init__(self, compute: Callable[[V], R]) -> None:
         """``compute`` is called for a value that no living entry has; it must be pure."""
         self._compute = compute
-        self._by_identity: weakref.WeakValueDictionary[int, Entry[V, R]] = (
-            weakref.WeakValueDictionary()
-        )
+        self._by_identity: dict[int, weakref.ref[Entry[V, R]]] = {}
+        """No weak dictionary: asking one takes several times as long."""
         self._by_value: weakref.WeakValueDictionary[_Hashed[V], _Result[R]] = (
             weakref.WeakValueDictionary()
         )
 
+    def entries(self, values: Iterable[V]) -> list[Entry[V, R]]:
+        """Those of many objects, nearly all of which it knows."""
+        known = self._by_identity
+        return [
+            found
+            if (held := known.get(id(value))) is not None and (found := held()) is not None
+            else self.entry(value)
+            for value in values
+        ]
+
     def entry(self, value: V) -> Entry[V, R]:
         """The entry of this very object; its result is shared with every equal one."""
-        found = self._by_identity.get(id(value))
+        identity, known = id(value), self._by_identity
+        held = known.get(identity)
+        found = None if held is None else held()
         if found is not None:
             return found
         hashed = _Hashed(value)
         result = self._by_value.get(hashed)
         if result is None:
             result = self._by_value[hashed] = _Result(self._compute(value))
-        made = self._by_identity[id(value)] = Entry(value, result)
+        made = Entry(value, result)
+
+        def gone(it: weakref.ref[Entry[V, R]]) -> None:
+            # Another object may have the identity by now, and an entry of its own.
+            if known.get(identity) is it:
+                del known[identity]
+
+        known[identity] = weakref.ref(made, gone)
         return made
 
     def __len__(self) -> int:

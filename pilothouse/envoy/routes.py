@@ -19,6 +19,7 @@ from typing import Final, assert_never
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2, route_pb2
 from pilothouse.envoy import access_logs, filters, headers, matches, wire
 from pilothouse.envoy import route_actions as actions
+from pilothouse.model import keys
 from pilothouse.routing import plan, treatment
 from pilothouse.xds import resources, types
 
@@ -65,13 +66,13 @@ def resource(
     # In the order of Envoy's field numbers: name is 1, virtual hosts are 2, the rest is higher.
     before = wire.encode(route_pb2.RouteConfiguration(name=name))
     behind = wire.encode(route_pb2.RouteConfiguration(ignore_port_in_host_matching=ignore_port))
-    clusters = {cluster for chunk in chunks for cluster in chunk.clusters}
+    clusters = set[str]().union(*[chunk.clusters for chunk in chunks])
     return resources.Resource.of(
         types.ROUTE.type_url,
         name,
-        b"".join((before, *(chunk.encoded for chunk in chunks), behind)),
-        references=tuple((types.CLUSTER.type_url, cluster) for cluster in sorted(clusters)),
-        origins=_merged(chunk.origins for chunk in chunks),
+        b"".join([before, *[chunk.encoded for chunk in chunks], behind]),
+        references=[(types.CLUSTER.type_url, cluster) for cluster in clusters],
+        origins=set[keys.ObjectKey]().union(*[chunk.origins for chunk in chunks]),
     )
 
 

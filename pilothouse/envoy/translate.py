@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from pilothouse.envoy import clusters, endpoints, listeners, memo, proxyless, routes, tcp_forwards
@@ -77,7 +77,7 @@ class _Assembly:
     __slots__ = ("_chunks", "_keep", "_key")
 
     def __init__(
-        self, name: str, entries: tuple[memo.Entry[Any, routes.Chunk], ...], *, ignore_port: bool
+        self, name: str, entries: Sequence[memo.Entry[Any, routes.Chunk]], *, ignore_port: bool
     ) -> None:
         self._keep = entries  # so that nothing else can get the chunks' identities
         self._chunks = [entry.result for entry in entries]
@@ -137,8 +137,8 @@ class Translator:
         known = self._layers.get(key)
         if known is None:
             parts = self._parts(layer, missing)
-            made = self._layer(tuple(resource for _, resource in parts))
-            known = self._layers.put(key, _Made(made, (layer, *(entry for entry, _ in parts))))
+            made = self._layer(tuple([resource for _, resource in parts]))
+            known = self._layers.put(key, _Made(made, (layer, *[entry for entry, _ in parts])))
         return known.layer
 
     def secret_layer(
@@ -223,15 +223,15 @@ class Translator:
     def _parts(self, layer: plan.Layer, missing: _Secrets) -> list[_Part]:
         """Each resource of a layer, and the memo entry that it came from."""
         plain: tuple[memo.Entry[Any, resources.Resource], ...] = (
-            *map(self._clusters.entry, _open(layer, missing)),
-            *map(self._endpoints.entry, layer.endpoints),
-            *map(self._forwards.entry, layer.tcp_forwards),
+            *self._clusters.entries(_open(layer, missing)),
+            *self._endpoints.entries(layer.endpoints),
+            *self._forwards.entries(layer.tcp_forwards),
         )
         parts: list[_Part] = [(entry, entry.result) for entry in plain]
         here = frozenset(configuration.name for configuration in layer.route_configurations)
         ignoring = {name for one in layer.listeners for name in listeners.port_ignored(one)}
         for configuration in layer.route_configurations:
-            chunks = tuple(map(self._chunks.entry, configuration.virtual_hosts))
+            chunks = self._chunks.entries(configuration.virtual_hosts)
             assembly = _Assembly(
                 configuration.name, chunks, ignore_port=configuration.name in ignoring
             )

@@ -162,13 +162,13 @@ class Layer:
             ValueError: two resources have one type and name.
         """
         by_type: dict[str, dict[str, Resource]] = {}
-        for resource in sorted(resources, key=lambda one: (one.type_url, one.name)):
+        for resource in resources:
             named = by_type.setdefault(resource.type_url, {})
             if resource.name in named:
                 msg = f"two resources of type {resource.type_url} are named {resource.name!r}"
                 raise ValueError(msg)
             named[resource.name] = resource
-        return cls(by_type)
+        return cls({url: _by_name(by_type[url]) for url in sorted(by_type)})
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -219,6 +219,10 @@ class Layer:
         """All resources, by type and name."""
         for named in self._by_type.values():
             yield from named.values()
+
+
+def _by_name(named: Mapping[str, Resource]) -> Mapping[str, Resource]:
+    return {name: named[name] for name in sorted(named)}
 
 
 EMPTY_LAYER = Layer({})

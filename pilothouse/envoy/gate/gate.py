@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from google.protobuf import message
@@ -65,6 +65,9 @@ class Gate:
         self._reports: _PerSnapshot[Report] = {False: _weak(), True: _weak()}
         self._passed: _PerSnapshot[resources.Snapshot] = {False: _weak(), True: _weak()}
         self._missing: memo.Pairs[resources.Layer, _References] = memo.Pairs()
+        self._references: weakref.WeakKeyDictionary[
+            resources.Layer, Mapping[str, frozenset[str]]
+        ] = _weak()
         self._outwards: weakref.WeakKeyDictionary[resources.Layer, _References] = _weak()
 
     def report(self, snapshot: resources.Snapshot, *, grpc: bool = False) -> Report:
@@ -144,12 +147,25 @@ class Gate:
         found = self._missing.of(layer, other)
         if "missing" not in found:
             found["missing"] = frozenset(
-                reference
-                for resource in layer
-                for reference in resource.references
-                if other.get(*reference) is None and reference != _UNRESOLVED
+                (url, name)
+                for url, named in self._referred(layer).items()
+                for name in named - other.resources(url).keys()
             )
         return found["missing"]
+
+    def _referred(self, layer: resources.Layer) -> Mapping[str, frozenset[str]]:
+        """The names that resources of a layer refer to, by type; worked out once."""
+        known = self._references.get(layer)
+        if known is None:
+            every = frozenset[resources.Reference]().union(*[one.references for one in layer]) - {
+                _UNRESOLVED
+            }
+            by_type: dict[str, set[str]] = {}
+            for url, name in every:
+                by_type.setdefault(url, set()).add(name)
+            known = {url: frozenset(named) for url, named in by_type.items()}
+            self._references[layer] = known
+        return known
 
 
 class _Table:
