@@ -37,11 +37,14 @@ class Content:
     __slots__ = (
         *(
             "changed",
+            "framed",
             "later",
             "missing",
             "names",
             "parents",
             "removed",
+            "rest",
+            "following",
             "response",
             "_nonce",
             "_number",
@@ -54,7 +57,7 @@ class Content:
         changed: Sequence[resources.Resource] = (),
         removed: Sequence[str] = (),
         missing: Sequence[str] = (),
-        later: frozenset[str] = frozenset(),
+        rest: Sequence[resources.Resource] = (),
     ) -> None:
         """Say what a response is to hold."""
         self.changed = changed
@@ -64,10 +67,16 @@ class Content:
         self.missing = missing
         """Names in order that the client asked for and nobody has: told once as `resource_errors`,
         so that it need not wait for its own timer. Disjoint from the names of ``changed``."""
-        self.later = later
-        """Names that found no room, and come in the next response."""
+        self.rest = rest
+        """What found no room, and comes in the next response, in name order."""
+        self.later = frozenset(one.name for one in rest)
+        """The names of these."""
+        self.following: Content | None = None
+        """The next response, if nothing comes in between; for the next stream that gets there."""
         self.names = frozenset((*(one.name for one in changed), *removed, *missing))
         """Every name that is in the response."""
+        self.framed = 0
+        """How many of ``changed``, from the first, were encoded ahead of the response."""
         self.parents = any(one.references for one in changed)
         """True if something in it needs other resources."""
         self._number = next(_numbers)
@@ -83,6 +92,24 @@ class Content:
         if not self._nonce:
             self._nonce = f"{short}-{self._number}"
         return self._number, self._nonce
+
+
+_FRAME = 32
+"""Bytes that a resource's frame takes at most, beside what is counted."""
+
+
+def room(changed: Sequence[resources.Resource], limit: int) -> int:
+    """How many of these resources fit into so many bytes of a response; one at least.
+
+    Nothing is encoded for that: the sizes are those that a resource has at most in any variant.
+    """
+    size = 0
+    for number, one in enumerate(changed):
+        size += len(one.body) + len(one.metadata) + len(one.type_url) + len(one.name)
+        size += len(one.version) + _FRAME
+        if size > limit:
+            return max(1, number)
+    return len(changed)
 
 
 def errors(type_url: str, content: Content) -> Iterator[bytes]:

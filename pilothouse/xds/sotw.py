@@ -12,7 +12,6 @@ a resource back that was deleted and returns unchanged (https://github.com/grpc/
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -121,7 +120,7 @@ class SotwStream(streams.Stream):
         return contents.Content(
             changed=tuple(changed[:room]),
             missing=missing,
-            later=frozenset(one.name for one in changed[room:]),
+            rest=changed[room:],
         )
 
     def _whole(
@@ -156,13 +155,16 @@ class SotwStream(streams.Stream):
         """
         if self.limit is None:
             return len(changed)
-        sizes = itertools.accumulate(len(one.sotw_frame) for one in changed)
-        return max(1, sum(size <= self.limit for size in sizes))
+        return contents.room(changed, self.limit)
 
     def _holds(self, state: type_state.TypeState, view: resources.Snapshot) -> bool:
         """True if the client said that it holds the whole of this view already."""
         pure = state.subscription.wildcard and not state.subscription.names
         return pure and state.claimed.get("") == view.version(state.type.type_url)
+
+    @staticmethod
+    def _frame(resource: resources.Resource) -> bytes:
+        return resource.sotw_frame
 
     def _encode(
         self, *, version: str, type_url: str, nonce: str, content: contents.Content

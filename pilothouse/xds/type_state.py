@@ -34,6 +34,7 @@ class TypeState:
         "number",
         "outstanding",
         "owned",
+        "parted",
         "partial",
         "refused",
         "resuming",
@@ -89,6 +90,8 @@ class TypeState:
         self.outstanding = False
         self.sent = _NO_NAMES
         """Names in the outstanding response."""
+        self.parted: content.Content | None = None
+        """What was written last, if something of it found no room."""
         self.partial = False
         """True when the outstanding response only answers names, beside refused content."""
         self.sent_version = ""
@@ -161,6 +164,16 @@ class TypeState:
             and not (self.forced or self.doubt or self.claimed or self.leftover)
         )
 
+    def goes_on(self, view: resources.Snapshot) -> bool:
+        """True when all that is to be said of a view is what found no room before."""
+        return (
+            self.parted is not None
+            and self.held is view
+            and not (self.whole or self.refused or self.doubt)
+            and self.forced == self.parted.later
+            and (self.subscription.wildcard or self.forced <= self.subscription.names)
+        )
+
     def stuck(self, view: resources.Snapshot) -> bool:
         """True if the view holds what was refused, to be kept back until it changes."""
         return self.refused is not None and not self.covered(
@@ -224,6 +237,7 @@ class TypeState:
         self.whole = False
         self.sent_version = version
         self.forced = set(said.later)
+        self.parted = said if said.later else None
         if self.claimed:
             self.owned = frozenset(self.claimed) - {""}
             self.claimed.clear()

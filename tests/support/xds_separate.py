@@ -58,6 +58,10 @@ class Streams:
                 return response
         return None
 
+    def prepare(self) -> bool:
+        """Encode a piece of what any has to say."""
+        return any(one.prepare() for one in self._all)
+
     @property
     def limit(self) -> int | None:
         """Bytes of a response."""

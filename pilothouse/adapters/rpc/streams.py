@@ -307,6 +307,9 @@ class _Call:
     async def _flush(self) -> None:
         session = self._session
         while session.ending is None and not self._over:
+            if session.stream.prepare():
+                await asyncio.sleep(0)  # a large response: others have a turn
+                continue
             response = session.stream.poll()
             if response is None:
                 return
