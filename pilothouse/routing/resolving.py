@@ -33,11 +33,17 @@ def resolve(
     target's only one.
     """
     ref = destination.ref
+    if target is None:
+        return Unresolved(reason="BackendNotFound", message=f"{ref} does not exist")
+    alias = target.key != ref.key or isinstance(target, parsed.External) != ref.external
+    if destination.labels and (alias or isinstance(target, rules.Outside)):
+        text = f"{ref} is of type ExternalName, and takes no labels"
+        return Unresolved(reason="UnsupportedValue", message=text)
     match target:
-        case None:
-            return Unresolved(reason="BackendNotFound", message=f"{ref} does not exist")
         case registry.Service():
             return _service(destination, target, site.port, site.transport)
+        case rules.Outside():
+            return _outside(destination, target, site)
         case parsed.External():
             return _external(destination, target, site)
 
@@ -49,16 +55,9 @@ def _service(
     transport: parsed.Transport,
 ) -> Resolution:
     if service.external_name is not None:
-        text = f"{destination.ref} is of type ExternalName, which has no endpoints"
+        text = f"{destination.ref} is of type ExternalName, and stands for nothing"
         return Unresolved(reason="UnsupportedValue", message=text)
-    open_ports = rules.routable_ports(service, transport)
-    if destination.port is not None:
-        found = [port for port in open_ports if port.number == destination.port]
-    else:
-        fitting = [port for port in open_ports if port.protocol.is_http == (transport == "http")]
-        found = [port for port in open_ports if port.number == requested] or _only(
-            fitting or list(open_ports)
-        )
+    found = _ports(destination, rules.routable_ports(service, transport), requested, transport)
     if not found:
         return _no_port(destination, requested, transport)
     return plan.ClusterKey(
@@ -67,6 +66,36 @@ def _service(
         service=service.key,
         labels=destination.labels,
         udp=transport == "udp",
+    )
+
+
+def _outside(
+    destination: parsed.Destination, target: rules.Outside, site: catalogue.Site
+) -> Resolution:
+    if site.egress_only and not site.gateway:
+        # Fails closed: the name of a host outside is no way past the egress gateway.
+        text = f"{destination.ref} is outside, and requests may leave by the egress gateway only"
+        return Unresolved(reason="RefNotPermitted", message=text, status=503)
+    open_ports = target.ports if site.transport != "udp" else ()
+    found = _ports(destination, open_ports, site.port, site.transport)
+    if not found:
+        return _no_port(destination, site.port, site.transport)
+    return plan.ClusterKey(
+        direction=plan.Direction.OUTBOUND, port=found[0].number, service=target.key
+    )
+
+
+def _ports(
+    destination: parsed.Destination,
+    open_ports: tuple[registry.Port, ...],
+    requested: int,
+    transport: parsed.Transport,
+) -> list[registry.Port]:
+    if destination.port is not None:
+        return [port for port in open_ports if port.number == destination.port]
+    fitting = [port for port in open_ports if port.protocol.is_http == (transport == "http")]
+    return [port for port in open_ports if port.number == requested] or _only(
+        fitting or list(open_ports)
     )
 
 

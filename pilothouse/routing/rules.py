@@ -12,7 +12,18 @@ from pilothouse.model import services as registry
 from pilothouse.routing import memo as memory
 from pilothouse.routing import parsed
 
-Target = registry.Service | parsed.External | None
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """A host that nothing speaks of but a service of type ExternalName."""
+
+    key: keys.ServiceKey
+    """Of that service."""
+    ports: tuple[registry.Port, ...]
+    """At least one, sorted by number."""
+
+
+Target = registry.Service | Outside | parsed.External | None
 """What a destination names; None when it does not exist."""
 
 
@@ -68,10 +79,17 @@ class Attachments:
 def bind(
     memo: memory.Memo,
     rules: Mapping[keys.ObjectKey, parsed.Rule],
-    services: Mapping[keys.ServiceKey, registry.Service],
+    services: Mapping[keys.ServiceKey, Target],
     externals: Mapping[keys.ServiceKey, parsed.External],
 ) -> Mapping[keys.ObjectKey, Bound]:
-    """Look up the destinations of all rules, which are in key order; so is the answer."""
+    """Look up the destinations of all rules, which are in key order; so is the answer.
+
+    Args:
+        memo: Remembers them.
+        rules: All rules.
+        services: What there is by each name of a service.
+        externals: The external services.
+    """
     targets = memo.mapped(_targets, "", rules, services, externals)
     return memo.mapped(_bind, "", {key: (rule, targets[key]) for key, rule in rules.items()})
 
@@ -81,7 +99,7 @@ Targets = tuple[tuple[parsed.Ref, Target], ...]
 
 def _targets(
     rule: parsed.Rule,
-    services: Mapping[keys.ServiceKey, registry.Service],
+    services: Mapping[keys.ServiceKey, Target],
     externals: Mapping[keys.ServiceKey, parsed.External],
 ) -> Targets:
     refs = {destination.ref for route in rule.every for destination in route.reached}
@@ -95,10 +113,11 @@ def _bind(found: tuple[parsed.Rule, Targets]) -> Bound:
     rule, targets = found
     by_ref = dict(targets)
     uses = {
-        (destination.ref.key, Labelled(port, destination.labels, route.transport == "udp"))
+        (target.key, Labelled(port, destination.labels, route.transport == "udp"))
         for route in rule.every
         for destination in route.reached
-        for port in possible_ports(destination, by_ref[destination.ref], route.transport)
+        if isinstance(target := by_ref[destination.ref], registry.Service)
+        for port in possible_ports(destination, target, route.transport)
     }
     return Bound(rule=rule, targets=by_ref, uses=tuple(sorted(uses)), sources=_sources(rule))
 
@@ -173,10 +192,10 @@ def routable_ports(
 
 
 def possible_ports(
-    destination: parsed.Destination, target: Target, transport: parsed.Transport
+    destination: parsed.Destination, target: registry.Service, transport: parsed.Transport
 ) -> tuple[int, ...]:
     """The ports of a service that a destination may mean, wherever requests are routed; sorted."""
-    if not isinstance(target, registry.Service) or target.external_name is not None:
+    if target.external_name is not None:
         return ()
     numbers = {port.number for port in routable_ports(target, transport)}
     return tuple(sorted(numbers if destination.port is None else numbers & {destination.port}))

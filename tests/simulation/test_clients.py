@@ -224,7 +224,13 @@ def test_what_a_consumer_rule_does_not_match_is_left_to_the_producers():
         ("{service: reviews.shop}", ""),
         ("{service: neither}", ""),
         ("{service: two, port: 81}", ""),
-        ("{service: alias}", ""),
+        ("{service: alias}", "alias.default:80"),
+        ("{service: alias, port: 81}", ""),
+        ("{service: alias, labels: {version: v1}}", ""),
+        ("{service: alias-of-two}", "two.default:80"),
+        ("{service: alias-of-two, port: 8080}", "two.default:8080"),
+        ("{service: alias-of-two, labels: {version: v1}}", ""),
+        ("{service: round}", ""),
         ("{service: clock}", ""),
     ],
 )
@@ -244,6 +250,8 @@ def test_the_port_of_a_destination(destination: str, cluster: str):
         meshes.service("plain", meshes.port(7000, "", services.AppProtocol.TCP)),
         meshes.service("clock", meshes.port(123, "ntp", services.AppProtocol.UDP)),
         meshes.service("alias", 80, external_name="example.com"),
+        meshes.service("alias-of-two", external_name="two.default.svc.cluster.local"),
+        meshes.service("round", 80, external_name="round.default"),
     ]
     if "." in destination:
         destination = "{service: reviews, namespace: shop}"

@@ -146,6 +146,27 @@ def test_another_external_service_is_no_way_round():
     assert call("http://bank.example/", BANK, straight("api", "api.example"), rule).status == 503
 
 
+def test_an_alias_is_no_way_round():
+    """Neither one of a host behind the gateway, nor, for its requests, one of any host outside."""
+    aliases = (
+        meshes.service("safe", 80, external_name="bank.example"),
+        meshes.service("far", 80, external_name="far.example"),
+        meshes.service("front", 80),
+    )
+    for parent, url, alias in (
+        ("externalService: bank", "http://bank.example/", "far"),
+        ("externalService: bank", "http://bank.example/", "safe"),
+        ("service: front", "http://front/", "safe"),
+    ):
+        rule = meshes.rule(
+            "bypass",
+            f"{{parents: [{{{parent}}}], http: [{{destinations: [{{service: {alias}}}]}}]}}",
+        )
+        assert call(url, BANK, *aliases, rule).status == 503
+        told = meshes.condition(meshes.mesh(GATEWAY, BANK, *aliases, rule), "RouteRule", "bypass")
+        assert (told.status, told.reason) == (False, "RefNotPermitted")
+
+
 def test_a_part_that_would_go_past_the_gateway_fails_alone():
     """Its share leads nowhere, the other goes through the gateway."""
     rule = meshes.rule(

@@ -126,11 +126,7 @@ def _target(
         return *_described(world, site.parent, site.port, {}), 0
     space = destination.get("namespace", hosts.key(rule)[0] if rule else "")
     if "service" in destination:
-        service = hosts.named(world, "Service", space, destination["service"])
-        port = _service_port(service, destination, site.port) if service else None
-        if service is None or port is None:
-            return values.NOWHERE, None, 500
-        return *_described(world, service, port, destination.get("labels", {})), 0
+        return _of_service(world, site, destination, space)
     external = hosts.named(world, "ExternalService", space, destination["externalService"])
     if external is None:
         return values.NOWHERE, None, 500
@@ -148,19 +144,38 @@ def _target(
     return *_described(world, external, wanted, {}), 0
 
 
+def _of_service(
+    world: hosts.World, site: hosts.Site, destination: values.Manifest, space: str
+) -> tuple[str, tuple[str, ...] | None, int]:
+    service = hosts.named(world, "Service", space, destination["service"])
+    if service is None:
+        return values.NOWHERE, None, 500
+    if _is_alias(service):
+        if destination.get("labels"):
+            return values.NOWHERE, None, 500
+        if site.parent is not None and site.parent["spec"].get("throughEgressGateway"):
+            return values.NOWHERE, None, 503
+    port = _service_port(service, destination, site.port)
+    if port is None:
+        return values.NOWHERE, None, 500
+    return *_described(world, service, port, destination.get("labels", {})), 0
+
+
 def _service_port(
     service: values.Manifest, destination: values.Manifest, requested: int
 ) -> int | None:
     """The port named; else the one requested, else the only HTTP port, else the only port."""
-    if service["spec"].get("type") == "ExternalName":
-        return None
     known = [number for number, _ in hosts.ports(service)]
     if "port" in destination:
         return destination["port"] if destination["port"] in known else None
     if requested in known:
         return requested
-    left = hosts.http_ports(service) or known
+    left = known if _is_alias(service) else hosts.http_ports(service) or known
     return left[0] if len(left) == 1 else None
+
+
+def _is_alias(service: values.Manifest) -> bool:
+    return bool(service["spec"].get("type") == "ExternalName")
 
 
 def _described(
@@ -179,6 +194,8 @@ def _described(
     parts = [name, *(f"{key}={value}" for key, value in sorted(labels.items()))]
     wanted = {*target["spec"].get("selector", {}).items(), *labels.items()}
     (numbered,) = [each for each in target["spec"]["ports"] if each["port"] == port]
+    if _is_alias(target):  # of a host that nothing else speaks of, in all worlds
+        return name, (f"{target['spec']['externalName']}:{numbered.get('targetPort', port)}",)
     return " ".join(parts), tuple(
         sorted(
             f"{pod['status']['podIP']}:{numbered.get('targetPort', port)}"

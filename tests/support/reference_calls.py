@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from google.protobuf import message
 
+from pilothouse.api.envoy.config.cluster.v3 import cluster_pb2
 from pilothouse.api.envoy.config.endpoint.v3 import endpoint_pb2
 from pilothouse.api.envoy.config.listener.v3 import listener_pb2
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2, route_pb2
@@ -210,7 +211,13 @@ class Application:
         return found
 
     def _place(self, name: str) -> tuple[str, tuple[str, ...]]:
-        assigned = self._read(types.ENDPOINT, name, endpoint_pb2.ClusterLoadAssignment)
+        cluster = self._read(types.CLUSTER, name, cluster_pb2.Cluster)
+        # Only a host that DNS knows is in the cluster itself (A37).
+        assigned = (
+            cluster.load_assignment
+            if cluster.type == cluster_pb2.Cluster.LOGICAL_DNS
+            else self._read(types.ENDPOINT, name, endpoint_pb2.ClusterLoadAssignment)
+        )
         places = [
             each.endpoint.address.socket_address
             for locality in assigned.endpoints

@@ -704,7 +704,9 @@ class Destination(_message.Message):
     REQUEST_HEADERS_FIELD_NUMBER: _builtins.int
     RESPONSE_HEADERS_FIELD_NUMBER: _builtins.int
     service: _builtins.str
-    """Name of a service in the mesh."""
+    """Name of a service in the mesh. One of type ExternalName means what it is an alias of: a service, an external service, or else a host outside,
+    which is asked from DNS and gets the `Host` that the request has.
+    """
     external_service: _builtins.str
     """Name of an ExternalService."""
     namespace: _builtins.str
@@ -717,7 +719,9 @@ class Destination(_message.Message):
     """Relative weight. Unset counts 1, 0 gets no traffic. At most 1000000; the sum of a route's weights must not be 0."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Only endpoints that have all of these labels: a version. Unset means all endpoints. Not for external services."""
+        """Only endpoints that have all of these labels: a version. Unset means all endpoints. Not for external services, nor for
+        services of type ExternalName.
+        """
 
     @_builtins.property
     def request_headers(self) -> _http_actions_pb2.HeaderChanges:
