@@ -143,14 +143,10 @@ class Mesh:
                 has nothing of theirs to lose, and must not stand still because somebody begins to
                 need them. What leads there is answered 503.
         """
-        role = proxy.id.role
-        missing = self._remembered(
-            ("missing", role),
-            lambda: indexes.missing(role, self.state.unsynced, self._objects.externals),
-        )
+        missing = indexes.missing(proxy.id.role, self.state.unsynced, self._objects.externals)
         if missing and not served:
             return plans.NotReady(waiting_for=missing)
-        match role:
+        match proxy.id.role:
             case proxies.Role.SIDECAR:
                 return self._sidecar(proxy)
             case proxies.Role.GATEWAY:
@@ -251,7 +247,7 @@ class Mesh:
     def _plan(self, slot: tuple[object, ...], *layers: plans.Layer) -> plans.ProxyPlan:
         if self._lifetimes:
             layers = tuple(self._limited(slot, one) for one in layers)
-        return self._asked.whole(indexes.proxy_plan, slot, (*layers, *self._tracing))
+        return self._asked.leaf(indexes.proxy_plan, slot, (*layers, *self._tracing))
 
     def _limited(self, slot: tuple[object, ...], layer: plans.Layer) -> plans.Layer:
         if not layer.tcp_forwards:
