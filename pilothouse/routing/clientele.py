@@ -69,6 +69,7 @@ class Clientele:
             known.domain,
         )
         self._once: dict[object, outbound.Outbound] = {}
+        self._owns: dict[str, outbound.Own] = {}
 
     def truths(self, namespace: str, address: str, labels: keys.Labels) -> sources.Truths:
         """The tests of sources that hold of a client."""
@@ -130,14 +131,17 @@ class Clientele:
 
     def _own(self, namespace: str) -> outbound.Own:
         """What a namespace does not share; that of all namespaces that share everything."""
-        known = self._known
-        own = outbound.Own(
-            namespace=namespace,
-            entries=known.directory.mesh.by_namespace.get(namespace, ()),
-            consumers=known.attachments.consumers.get(namespace, {}),
-            scoped=known.scoped.get(namespace, {}),
-        )
-        return outbound.NOTHING if own.is_nothing else own
+        found = self._owns.get(namespace)
+        if found is None:
+            known = self._known
+            own = outbound.Own(
+                namespace=namespace,
+                entries=known.directory.mesh.by_namespace.get(namespace, ()),
+                consumers=known.attachments.consumers.get(namespace, {}),
+                scoped=known.scoped.get(namespace, {}),
+            )
+            found = self._owns[namespace] = outbound.NOTHING if own.is_nothing else own
+        return found
 
     def _outbound(self, own: outbound.Own, truths: sources.Truths) -> outbound.Outbound:
         known, memo = self._known, self._memo

@@ -81,6 +81,21 @@ class Memo:
         self._current[key] = known
         return cast("R", known.value)
 
+    def whole(
+        self, function: Callable[[tuple[V, ...]], R], slot: Hashable, parts: tuple[V, ...]
+    ) -> R:
+        """The value of ``function(parts)`` for large parts that are remembered themselves.
+
+        They are compared by identity: of two that differ in the last of thousands of places, a
+        comparison would look at all the others, for everybody who has them.
+        """
+        key = (function, slot)
+        known = self._current.get(key) or self._previous.get(key)
+        if known is None or [*map(id, known.args)] != [*map(id, parts)]:
+            known = _Entry(parts, function(parts), None)
+        self._current[key] = known
+        return cast("R", known.value)
+
     def mapped(
         self, function: Callable[[V, *Ts], R], slot: Hashable, items: Mapping[K, V], *args: *Ts
     ) -> Mapping[K, R]:

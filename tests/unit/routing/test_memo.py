@@ -89,6 +89,15 @@ def test_functions_do_not_share_slots():
     assert one.leaf(length, "slot", "a") == (1,)
 
 
+def test_a_whole_is_known_by_its_very_parts():
+    """Parts that are remembered themselves are the same objects while they are equal."""
+    first = memo.Memo()
+    parts = ([1], [2])
+    value = first.whole(list, "slot", parts)
+    assert first.next().whole(list, "slot", (*parts,)) is value
+    assert first.next().whole(list, "slot", (parts[0], [2])) is not value
+
+
 def later(texts: Mapping[str, str], then: Mapping[str, str]) -> tuple[Any, Any]:
     """What `mapped` gives for one mapping, and for another in the next generation."""
     first = memo.Memo()
