@@ -143,10 +143,14 @@ class Mesh:
                 has nothing of theirs to lose, and must not stand still because somebody begins to
                 need them. What leads there is answered 503.
         """
-        missing = indexes.missing(proxy.id.role, self.state.unsynced, self._objects.externals)
+        role = proxy.id.role
+        missing = self._remembered(
+            ("missing", role),
+            lambda: indexes.missing(role, self.state.unsynced, self._objects.externals),
+        )
         if missing and not served:
             return plans.NotReady(waiting_for=missing)
-        match proxy.id.role:
+        match role:
             case proxies.Role.SIDECAR:
                 return self._sidecar(proxy)
             case proxies.Role.GATEWAY:
@@ -247,7 +251,7 @@ class Mesh:
     def _plan(self, slot: tuple[object, ...], *layers: plans.Layer) -> plans.ProxyPlan:
         if self._lifetimes:
             layers = tuple(self._limited(slot, one) for one in layers)
-        return self._asked.leaf(indexes.proxy_plan, slot, (*layers, *self._tracing))
+        return self._asked.whole(indexes.proxy_plan, slot, (*layers, *self._tracing))
 
     def _limited(self, slot: tuple[object, ...], layer: plans.Layer) -> plans.Layer:
         if not layer.tcp_forwards:
