@@ -49,6 +49,8 @@ class Holding:
         self._parted: collections.OrderedDict[str, dict[keys.ObjectKey, records.Hold]] = (
             collections.OrderedDict()
         )
+        self._newest: dict[str, clients.Client] = {}
+        """By name: the stream that was opened last."""
         self._accepted = admission.AcceptedSet()
 
     def attach(
@@ -117,6 +119,11 @@ class Holding:
         """A proxy has come, perhaps one that was here before."""
         record = self._records[client] = records.Record()
         record.holds = self._parted.pop(client.name, {})
+        # The end of its last stream may be seen later: another worker tells it, or nobody.
+        before = self._newest.get(client.name)
+        if before is not None:
+            record.holds = {**record.holds, **self._records[before].holds}
+        self._newest[client.name] = client
         self._hold(client, record)
 
     def given(self, client: clients.Client, held: records.Held) -> None:
@@ -135,6 +142,8 @@ class Holding:
         if record is None:
             return
         self._special.discard(client)
+        if self._newest.get(client.name) is client:
+            del self._newest[client.name]
         if record.holds:
             self._parted[client.name] = record.holds
             while len(self._parted) > _REMEMBERED:

@@ -318,3 +318,30 @@ def test_who_brought_its_configuration_along_loses_little(
     fleet.change(2)
     fleet.settle([0])
     assert again.runs == {name: 3 if name in disliked else 2 for name in NAMES}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_who_comes_back_has_held_what_was_held(*, late: bool) -> None:
+    """Also when the end of its last stream is seen after the new one has begun."""
+    fleet = Fleet("dd", [frozenset("a"), frozenset()])
+    fleet.settle([0])
+    fleet.change()
+    fleet.settle([0])
+    odd = fleet.clients.pop(0)
+    held = fleet.holding.held(odd.client)
+    assert set(held) == {key("a")}
+    if not late:
+        fleet.holding.gone(odd.client)
+    again = fleet._client(0, "delta", frozenset("a"))
+    fleet.clients.append(again)
+    fleet.serve(again.client)
+    if late:
+        fleet.holding.gone(odd.client)
+    fleet.settle([0])
+    assert again.runs == _wanted(frozenset("a"))
+    assert again.refused == 0
+    # The content that it holds on to is its own, and is kept for as long as it is there.
+    fleet.holding.gone(again.client)
+    fleet.clients.remove(again)
+    third = fleet._client(0, "delta", frozenset("a"))
+    assert fleet.holding.held(third.client) == held
