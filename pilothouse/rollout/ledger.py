@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 from pilothouse.model import keys
@@ -67,7 +68,7 @@ def count(groups: Mapping[Position, int]) -> Mapping[keys.ObjectKey, Counts]:
         for key in standing.refused & standing.needed:
             refused[key] += proxies
     return {
-        key: Counts(needed=needed[key], acked=needed[key] - pending[key], refused=refused[key])
+        key: _counts(needed[key], pending.get(key, 0), refused.get(key, 0))
         for key in sorted(needed)
     }
 
@@ -77,6 +78,12 @@ class _Standing:
     needed: frozenset[keys.ObjectKey]
     pending: frozenset[keys.ObjectKey]
     refused: frozenset[keys.ObjectKey]
+
+
+@functools.lru_cache(maxsize=1024)
+def _counts(needed: int, pending: int, refused: int) -> Counts:
+    """One object for thousands of equal ones, which then cost nothing to compare."""
+    return Counts(needed=needed, acked=needed - pending, refused=refused)
 
 
 def _standing(position: Position) -> _Standing:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from pilothouse.config import objects, status
 from pilothouse.model import keys
@@ -19,6 +19,7 @@ from pilothouse.rollout import ledger
 from pilothouse.routing import memo as memory
 
 ACCEPTED = objects.Condition(type="Accepted", status=True, reason="Accepted")
+_PROGRAMMED: Final = "Programmed"
 _NOBODY: Final = ledger.Counts()
 RESOLVED = objects.Condition(type="ResolvedRefs", status=True, reason="ResolvedRefs")
 
@@ -54,29 +55,52 @@ def compute(
         memo: Remembers the states; of thousands of objects a count concerns a few.
     """
     known = (memory.Memo() if memo is None else memo).mapped
+    given = {key: (config, conditions.get(key, ())) for key, config in observed.items()}
     facts = {
-        key: (config, conditions.get(key, ()), counts.get(key, _NOBODY), words.get(key, ""))
-        for key, config in observed.items()
+        key: (one, counts.get(key, _NOBODY), words.get(key, ""))
+        for key, one in known(_told, "", given).items()
     }
     return known(_state, "", facts)
 
 
-def _state(
-    facts: tuple[objects.Config, tuple[objects.Condition, ...], ledger.Counts, str],
-) -> ObjectState:
-    config, given, counts, words = facts
+class _Told(NamedTuple):
+    """All of an object's state that no proxy has a part in."""
+
+    config: objects.Config
+    accepted: objects.Condition
+    before: tuple[objects.Condition, ...]
+    """Conditions whose types stand before ``Programmed``, sorted by type."""
+    after: tuple[objects.Condition, ...]
+    """Those behind it."""
+
+
+def _told(facts: tuple[objects.Config, tuple[objects.Condition, ...]]) -> _Told:
+    config, given = facts
     grouped: dict[str, list[objects.Condition]] = {}
     for condition in given:
         grouped.setdefault(condition.type, []).append(condition)
     by_type = {ACCEPTED.type: ACCEPTED, RESOLVED.type: RESOLVED}
     by_type.update((name, status.merged(found)) for name, found in grouped.items())
-    by_type["Programmed"] = _programmed(by_type["Accepted"], counts, words=words)
+    ordered = sorted(by_type.items())
+    return _Told(
+        config,
+        by_type[ACCEPTED.type],
+        tuple(condition for name, condition in ordered if name < _PROGRAMMED),
+        tuple(condition for name, condition in ordered if name > _PROGRAMMED),
+    )
+
+
+def _state(facts: tuple[_Told, ledger.Counts, str]) -> ObjectState:
+    """Made of thousands of objects at once, where these share a resource that changes."""
+    told, counts, words = facts
+    config = told.config
+    programmed = _programmed(told.accepted, counts, words=words)
     return ObjectState(
         key=config.key,
         generation=config.meta.generation,
         source=config.source,
         origins=config.meta.origins,
-        conditions=tuple(condition for _, condition in sorted(by_type.items())),
+        conditions=(*told.before, programmed, *told.after),
         counts=counts,
     )
 
@@ -101,11 +125,11 @@ def _programmed(
         if counts.needed
         else "no connected proxy needs it"
     )
-    return objects.Condition(type="Programmed", status=True, reason="Programmed", message=message)
+    return objects.Condition(type=_PROGRAMMED, status=True, reason=_PROGRAMMED, message=message)
 
 
 def _not_programmed(reason: str, message: str) -> objects.Condition:
-    return objects.Condition(type="Programmed", status=False, reason=reason, message=message)
+    return objects.Condition(type=_PROGRAMMED, status=False, reason=reason, message=message)
 
 
 def difference(
