@@ -90,7 +90,8 @@ class DeltaStream(streams.Stream):
             # Unless a changed cluster refers to it, which was written before this request came.
             must = must & self._early.pop(state.type.type_url, frozenset())
         state.forced |= must
-        state.told -= must
+        if state.told:
+            state.told -= must
         return bool(must) or everything
 
     def _answer(
@@ -141,7 +142,7 @@ class DeltaStream(streams.Stream):
             said = not state.claimed or state.gone(view)
             empty = state.whole and state.subscription.wildcard and said
             return contents.Content() if empty else None
-        changed = tuple(sent[name] for name in sorted(sent))
+        changed = tuple(map(sent.__getitem__, sorted(sent)))
         missing = self._unknown(state, view, state.forced)
         return self._part(state, changed, removed=tuple(sorted(removed)), missing=missing)
 
@@ -187,11 +188,18 @@ class DeltaStream(streams.Stream):
         gone = set(() if state.leftover else claimed) | state.doubt
         sent: dict[str, resources.Resource] = {}
         for layer in view.layers:
-            named, versions = layer.resources(url), layer.versions(url)
+            named = layer.resources(url)
+            if not named:
+                continue
+            names = named.keys() if wanted.wildcard else type_state.common(wanted.names, named)
+            if not claimed:
+                gone -= named.keys()
+                sent.update(named if len(names) == len(named) else {n: named[n] for n in names})
+                continue
+            versions = layer.versions(url)
             gone -= named.keys()
             if versions.items() <= claimed.items():
                 continue
-            names = named.keys() if wanted.wildcard else wanted.names & named.keys()
             for name in names:
                 if claimed.get(name) != versions[name]:
                     sent[name] = named[name]

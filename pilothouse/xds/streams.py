@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
@@ -155,11 +156,18 @@ class Stream(stepping.Steps):
         if not self._dirty:
             return False
         content = self._dirty[self._next()]
-        if len(content.changed) - content.framed <= PIECE or content.response is not None:
+        if content.response is not None:
             return False
-        for one in content.changed[content.framed : content.framed + PIECE]:
+        number = len(content.changed) + len(content.rest) - content.framed
+        if number <= PIECE:
+            return False
+        later = content.framed + PIECE
+        for one in itertools.islice(
+            itertools.chain(content.changed, content.rest), content.framed, later
+        ):
             self._frame(one)
-        content.framed += PIECE
+            _ = one.digest  # kept with it, for the version of the whole
+        content.framed = later
         return True
 
     @property

@@ -76,7 +76,9 @@ class Subscription:
         dropped = removed & self.names
         if dropped:
             self._own().difference_update(dropped)
-        return (added - removed) | (dropped if self.wildcard else set())
+        if removed:
+            return (added - removed) | (dropped if self.wildcard else set())
+        return added
 
     def shared(self) -> frozenset[str]:
         """The names, as a set that equal subscriptions share."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from pilothouse.xds import content, resources, subscription, types
@@ -145,7 +145,7 @@ class TypeState:
             return view.resources(self.type.type_url).values()
         names = self.subscription.names
         parts = (layer.resources(self.type.type_url) for layer in view.layers)
-        found = [part[name] for part in parts for name in names & part.keys()]
+        found = [part[name] for part in parts for name in common(names, part)]
         return sorted(found, key=operator.attrgetter("name"))
 
     def count(self, view: resources.Snapshot) -> int:
@@ -205,10 +205,11 @@ class TypeState:
         if not self.type.known:
             return ()
         self.told &= self.subscription.names
-        names = self.subscription.names.intersection(asked) - self.told - {subscription.NOBODY}
+        names = self.subscription.names.intersection(asked)
         for layer in view.layers:
-            names = names - layer.resources(self.type.type_url).keys()
-        return tuple(sorted(names))
+            if named := layer.resources(self.type.type_url):
+                names = names - named.keys()
+        return tuple(sorted(names - self.told - {subscription.NOBODY}))
 
     def resubscribed(self, *, was_wildcard: bool) -> bool:
         """Take note that the subscription changed; return whether all of it must be answered."""
@@ -283,3 +284,17 @@ class TypeState:
         self.doubt.clear()
         self.forced.clear()
         self.claimed.clear()
+
+
+def common(
+    names: set[str] | frozenset[str], named: Mapping[str, resources.Resource]
+) -> Collection[str]:
+    """The names that are in both; in the order of ``named`` where they are most of it.
+
+    Ten thousand names in no order take 6 ms to be put in order, and 0.5 where they are already.
+    """
+    if 2 * len(names) < len(named):
+        return names & named.keys()
+    if names >= named.keys():
+        return named.keys()
+    return [name for name in named if name in names]
