@@ -63,6 +63,7 @@ class Proxy:
         self.withhold: set[str] = set()
         self._withheld: list[discovery_pb2.DeltaDiscoveryResponse] = []
         self._call: grpc.aio.StreamStreamCall[bytes, bytes] | None = None
+        self._turn = asyncio.Lock()
         self.ended: grpc.StatusCode | None = None
 
     async def open(self) -> None:
@@ -76,8 +77,13 @@ class Proxy:
         request = discovery_pb2.DeltaDiscoveryRequest(type_url=url, resource_names_subscribe=names)
         if node:
             request.node.CopyFrom(self._node)
+        await self.write(request)
+
+    async def write(self, request: discovery_pb2.DeltaDiscoveryRequest) -> None:
+        """Send a request, after those that are being sent: gRPC takes one at a time."""
         assert self._call is not None
-        await self._call.write(request.SerializeToString())  # type: ignore[arg-type]
+        async with self._turn:
+            await self._call.write(request.SerializeToString())  # type: ignore[arg-type]
 
     async def run(self) -> None:
         """Take responses until the stream ends."""
@@ -111,8 +117,7 @@ class Proxy:
             held.update({one.name: one.resource.value for one in response.resources})
             for name in response.removed_resources:
                 held.pop(name, None)
-        assert self._call is not None
-        await self._call.write(answer.SerializeToString())  # type: ignore[arg-type]
+        await self.write(answer)
 
     def names(self, kind: types.ResourceType) -> set[str]:
         """Names held of a type."""

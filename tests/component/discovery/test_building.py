@@ -182,6 +182,7 @@ async def test_a_change_of_metadata_alone_costs_nothing(
         support.connected(running.address, NODES[0]) as proxy,
     ):
         await _gets(proxy, V1)
+        await waiting.eventually(lambda: proxy.names(types.LISTENER))
         responses, builds = len(proxy.order), len(updates)
         looks: list[str] = []
         _before(monkeypatch, type(running.server._folder), "_take", looks.append)

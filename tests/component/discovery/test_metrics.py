@@ -63,7 +63,7 @@ async def test_refusals_and_stale_answers_are_counted(folder: pathlib.Path) -> N
     async with support.serving(folder) as running, support.connected(running.address, NODE) as one:
         await waiting.eventually(lambda: V1 in one.names(types.CLUSTER))
         stale = discovery_pb2.DeltaDiscoveryRequest(type_url=CDS, response_nonce="of nobody")
-        await one._call.write(stale.SerializeToString())
+        await one.write(stale)
         one.refuse = lambda url: "no" if url == CDS else ""
         (folder / "rule.yaml").write_text(support.rule("v2"))
 
