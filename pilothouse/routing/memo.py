@@ -156,7 +156,8 @@ class Memo:
         if items is not known.items or more is not known.more or not same:
             fresh: dict[K, R] = {}
             children: dict[K, Memo] = {}
-            for one in _concerned(known, items, more) if same else items:
+            steady = _same_keys(known.items, items)
+            for one in _concerned(known, items, more, steady=steady) if same else items:
                 value: Any = (items[one], more.get(one, ())) if joined else items[one]
                 if parts:
                     before = known.children.get(one)
@@ -167,8 +168,8 @@ class Memo:
                     made = function(value, *args)
                 if one not in known.values or known.values[one] != made:
                     fresh[one] = made
-            values = _patched(known.values, fresh, items)
-            kept = _patched(known.children, children, items) if parts else {}
+            values = _patched(known.values, fresh, items, steady=steady)
+            kept = _patched(known.children, children, items, steady=steady) if parts else {}
             known = _Mapped(items, more, args, values, kept)
         self._current[key] = known
         return known.values
@@ -184,30 +185,37 @@ class Memo:
         key = (Memo.turned, slot)
         known: _Mapped = self._current.get(key) or self._previous.get(key) or _NONE
         if items is not known.items:
-            gone = [one for one in known.items if one not in items]
+            steady = _same_keys(known.items, items)
+            gone = [] if steady else _gone(known.items, items)
             found: dict[P, dict[K, tuple[V, ...]]] = {}
-            for one in (*gone, *_changed(known.items, items)):
+            for one in (*gone, *_changed(known.items, items, steady=steady)):
                 _move(one, known.items.get(one, ()), items.get(one, ()), known.values, found)
             known = _Mapped(items, {}, (), _replaced(known.values, found), {})
         self._current[key] = known
         return known.values
 
 
-def _concerned(known: _Mapped, items: Mapping[K, Any], more: Mapping[K, Any]) -> list[K]:
+def _concerned(
+    known: _Mapped, items: Mapping[K, Any], more: Mapping[K, Any], *, steady: bool
+) -> list[K]:
     """The keys of ``items`` whose value, or whatever else there is of them, is another."""
-    found = _changed(known.items, items)
-    if more is not known.more:
-        gone = [one for one in known.more if one not in more]
-        others = dict.fromkeys((*_changed(known.more, more), *gone))
-        found = [*dict.fromkeys((*found, *(one for one in others if one in items)))]
-    return found
+    found = _changed(known.items, items, steady=steady)
+    if more is known.more:
+        return found
+    steady = _same_keys(known.more, more)
+    others = _changed(known.more, more, steady=steady)
+    others += [] if steady else _gone(known.more, more)
+    return [*dict.fromkeys((*found, *(one for one in others if one in items)))]
 
 
-def _changed(before: Mapping[K, V], now: Mapping[K, V]) -> list[K]:
-    """The keys of other values than before. Most values are the same objects."""
+def _changed(before: Mapping[K, V], now: Mapping[K, V], *, steady: bool) -> list[K]:
+    """The keys of other values than before. Most values are the same objects.
+
+    ``steady`` is true when the keys are the same.
+    """
     if now is before:
         return []
-    if _same_keys(before, now):
+    if steady:
         return [
             key
             for (key, value), old in zip(now.items(), before.values(), strict=True)
@@ -216,13 +224,20 @@ def _changed(before: Mapping[K, V], now: Mapping[K, V]) -> list[K]:
     return [key for key, value in now.items() if key not in before or before[key] != value]
 
 
+def _gone(before: Mapping[K, object], now: Mapping[K, object]) -> list[K]:
+    return [key for key in before if key not in now]
+
+
 def _same_keys(one: Mapping[K, object], other: Mapping[K, object]) -> bool:
-    return len(one) == len(other) and [*one] == [*other]
+    """Tell whether the keys are the same, in the same order."""
+    return one is other or (len(one) == len(other) and [*one] == [*other])
 
 
-def _patched(before: dict[K, R], fresh: dict[K, R], keys: Mapping[K, object]) -> dict[K, R]:
+def _patched(
+    before: dict[K, R], fresh: dict[K, R], keys: Mapping[K, object], *, steady: bool
+) -> dict[K, R]:
     """What was there before with what is new, by these keys; the same object if it is the same."""
-    if not _same_keys(before, keys):
+    if not steady:
         return {key: fresh[key] if key in fresh else before[key] for key in keys}
     if not fresh:
         return before
