@@ -33,17 +33,17 @@ class AuthoredView:
 
         What is new or changed carries the trace of the present change.
         """
-        now: dict[keys.ObjectKey, tuple[objects.Config, resources.Resource]] = {}
-        for config in configs:
-            known = self._known.get(config.key)
-            now[config.key] = (
-                known
-                if known is not None and known[0] == config
-                else (config, _resource(config, traceparent))
-            )
-        if {key: one for key, (_, one) in now.items()} != {
-            key: one for key, (_, one) in self._known.items()
-        }:
+        before = self._known
+        now = {
+            config.key: known
+            if (known := before.get(config.key)) is not None
+            and (known[0] is config or known[0] == config)
+            else (config, _resource(config, traceparent))
+            for config in configs
+        }
+        fresh = [key for key, one in now.items() if before.get(key) is not one]
+        same = now.keys() == before.keys() and all(before[key][1] == now[key][1] for key in fresh)
+        if not same:
             self.layer = resources.Layer.of(one for _, one in now.values())
         self._known = now
 
