@@ -137,6 +137,29 @@ def test_a_memo_computes_once_for_equal_values_and_forgets_what_nobody_holds():
     assert len(table) == 0
 
 
+def test_entries_of_many_are_those_of_each():
+    """Whether a memo knows a value or not, and after it has forgotten it."""
+    asked: list[tuple[int, ...]] = []
+
+    def compute(value: tuple[int, ...]) -> int:
+        asked.append(value)
+        return sum(value)
+
+    table = memo.Memo(compute)
+    values = [(number, 1) for number in range(5)]
+    first = table.entry(values[2])
+    found = table.entries(values)
+    assert found[2] is first
+    assert [entry.result for entry in found] == [1, 2, 3, 4, 5]
+    assert all(one is other for one, other in zip(found, table.entries(values), strict=True))
+    assert len(asked) == len(values)
+    del first
+    found.clear()
+    gc.collect()
+    assert [entry.result for entry in table.entries(values)] == [1, 2, 3, 4, 5]
+    assert len(asked) == 2 * len(values)
+
+
 def secure(*certificates: secrets.SecretKey, listed: tuple[secrets.SecretKey, ...] = ()):
     layer = plan.Layer(
         route_configurations=(envoy_plans.routes("gateway|8443"),),
