@@ -31,6 +31,8 @@ _LOG = structlog.get_logger(__name__)
 Context = grpc.aio.ServicerContext[Any, bytes]
 # What reading and writing raise when the call is over, by whichever side.
 _DEAD = (grpc.aio.BaseError, asyncio.InvalidStateError)
+_LARGE = 1_000_000
+"""Bytes of a response that takes about a millisecond to make, or to pass on."""
 
 
 class Session:
@@ -313,6 +315,8 @@ class _Call:
             response = session.stream.poll()
             if response is None:
                 return
+            if len(response.body) > _LARGE:
+                await asyncio.sleep(0)  # putting it together took its time, and gRPC copies it
             self._deadlines.begin(self)
             try:
                 await self._context.write(session.encoded(response))
