@@ -94,6 +94,9 @@ assert grown > frozen + 300_000
 kept.clear()
 work(1_000)
 assert gc.get_freeze_count() < grown  # smaller than it was: what is new is searched
+frozen = gc.get_freeze_count()
+work(100_000)
+assert gc.get_freeze_count() > frozen + 100_000  # smaller still, but too much to be searched
 try:
     with undisturbed():
         raise ValueError
