@@ -280,6 +280,9 @@ async def test_a_server_that_stops_leaves_nothing(folder: pathlib.Path) -> None:
         await proxy.open()
         task = asyncio.create_task(proxy.run())
         await _hold([proxy], V1)
+        # To grpc.aio a stream that ends while it is written to has an error of its own.
+        await waiting.eventually(lambda: proxy.names(types.LISTENER))
+        await waiting.eventually(lambda: all(one.in_sync for one in running.server.clients.proxies))
     await asyncio.wait((task,))
     await proxy.close()
     assert proxy.ended is grpc.StatusCode.UNAVAILABLE
