@@ -16,7 +16,7 @@ import functools
 from collections.abc import Mapping
 
 from pilothouse.model import keys
-from pilothouse.xds import resources
+from pilothouse.xds import differences, resources
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def _outstanding(
     """Objects behind what changes of one type between two snapshots, removals included."""
     if acked is target:
         return set()
-    difference = resources.diff(acked, target, type_url)
+    difference = differences.diff(acked, target, type_url)
     origins = {key for resource in difference.changed for key in resource.origins}
     for name in difference.removed:
         gone = acked.get(type_url, name)

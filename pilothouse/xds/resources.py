@@ -8,16 +8,14 @@ share.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import itertools
-import operator
 import types as stdlib_types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from pilothouse.model import keys
-from pilothouse.xds import framing, memo
+from pilothouse.xds import framing
 
 Reference = tuple[str, str]
 """Type URL and name of a resource that another one needs."""
@@ -310,93 +308,3 @@ Snapshot.EMPTY = Snapshot(())
 def _set_version(digests: Iterable[int]) -> str:
     total = sum(digests) % (1 << 256)
     return hashlib.sha256(total.to_bytes(32, "big")).hexdigest()[:_VERSION_LENGTH]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """What changes from one snapshot to another, for one type."""
-
-    changed: tuple[Resource, ...] = ()
-    """New or different in the newer one, in name order."""
-    removed: tuple[str, ...] = ()
-    """Names that the newer one lacks, in order."""
-
-    def __bool__(self) -> bool:
-        """True when anything changes."""
-        return bool(self.changed or self.removed)
-
-
-_NOTHING = Difference()
-_layers: memo.Pairs[Layer, Difference] = memo.Pairs()
-_snapshots: memo.Pairs[Snapshot, Difference] = memo.Pairs()
-
-
-def pairs(old: Snapshot, new: Snapshot) -> Iterator[tuple[Layer, Layer]]:
-    """The layers of two snapshots by position; what one lacks is paired with an empty one."""
-    return itertools.zip_longest(old.layers, new.layers, fillvalue=EMPTY_LAYER)
-
-
-def diff(old: Snapshot, new: Snapshot, type_url: str) -> Difference:
-    """What changes, for one type.
-
-    Worked out once for each pair of snapshots and of layers, however many streams hold them; layers
-    that two snapshots share cost nothing.
-    """
-    if old is new:
-        return _NOTHING
-    by_type = _snapshots.of(old, new)
-    if type_url not in by_type:
-        by_type[type_url] = _diff(old, new, type_url)
-    return by_type[type_url]
-
-
-def _diff(old: Snapshot, new: Snapshot, type_url: str) -> Difference:
-    found = [
-        difference
-        for before, after in pairs(old, new)
-        if before is not after and (difference := _layer_diff(before, after, type_url))
-    ]
-    if not found:
-        return _NOTHING
-    if len(found) == 1 and not found[0].removed:
-        return found[0]
-    return _combine(old, new, type_url, found)
-
-
-def _combine(old: Snapshot, new: Snapshot, type_url: str, found: list[Difference]) -> Difference:
-    """Join what several layers change; a resource that only moved between them did not."""
-    changed = [
-        resource
-        for difference in found
-        for resource in difference.changed
-        if (held := old.get(type_url, resource.name)) is None or held.version != resource.version
-    ]
-    removed = [
-        name
-        for difference in found
-        for name in difference.removed
-        if new.get(type_url, name) is None
-    ]
-    changed.sort(key=operator.attrgetter("name"))
-    return Difference(changed=tuple(changed), removed=tuple(sorted(removed)))
-
-
-def _layer_diff(old: Layer, new: Layer, type_url: str) -> Difference:
-    before, after = old.resources(type_url), new.resources(type_url)
-    if before is after:
-        return _NOTHING  # mostly because neither layer is about this type
-    by_type = _layers.of(old, new)
-    if type_url not in by_type:
-        by_type[type_url] = _compare(before, after)
-    return by_type[type_url]
-
-
-def _compare(before: Mapping[str, Resource], after: Mapping[str, Resource]) -> Difference:
-    changed = tuple(
-        resource
-        for name, resource in after.items()
-        if (held := before.get(name)) is not resource
-        and (held is None or held.version != resource.version)
-    )
-    removed = tuple(name for name in before if name not in after)
-    return Difference(changed=changed, removed=removed) if changed or removed else _NOTHING

@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Final
 
-from pilothouse.xds import memo, resources, types
+from pilothouse.xds import differences, memo, resources, types
 
 _CLUSTER: Final = types.CLUSTER.type_url
 _UPPER: Final = tuple(
@@ -111,7 +111,7 @@ def only_adds(current: resources.Snapshot, step: resources.Snapshot) -> bool:
         return True
     known = _takes.of(current, step)
     if "only adds" not in known:
-        upper = any(resources.diff(current, step, url) for url in _UPPER)
+        upper = any(differences.diff(current, step, url) for url in _UPPER)
         known["only adds"] = not (upper or takes_away(current, step))
     return known["only adds"]
 
@@ -122,7 +122,7 @@ def takes_away(current: resources.Snapshot, step: resources.Snapshot) -> bool:
         return False
     known = _takes.of(current, step)
     if "takes away" not in known:
-        removed = resources.diff(current, step, _CLUSTER).removed
+        removed = differences.diff(current, step, _CLUSTER).removed
         known["takes away"] = bool(removed) or _loses_leaves(current, step)
     return known["takes away"]
 
@@ -130,8 +130,8 @@ def takes_away(current: resources.Snapshot, step: resources.Snapshot) -> bool:
 def _intermediate(
     current: resources.Snapshot, target: resources.Snapshot
 ) -> resources.Snapshot | None:
-    clusters = resources.diff(current, target, _CLUSTER)
-    upper = any(resources.diff(current, target, url) for url in _UPPER)
+    clusters = differences.diff(current, target, _CLUSTER)
+    upper = any(differences.diff(current, target, url) for url in _UPPER)
     if clusters.changed and upper:
         return _mix(current, target, _ADD)
     if clusters.removed and upper:
@@ -143,7 +143,7 @@ def _intermediate(
 
 def _loses_leaves(current: resources.Snapshot, target: resources.Snapshot) -> bool:
     leaves = {*current.types} - _GATED
-    return any(resources.diff(current, target, url).removed for url in leaves)
+    return any(differences.diff(current, target, url).removed for url in leaves)
 
 
 def _mix(old: resources.Snapshot, new: resources.Snapshot, recipe: _Recipe) -> resources.Snapshot:
@@ -160,7 +160,7 @@ def _mix(old: resources.Snapshot, new: resources.Snapshot, recipe: _Recipe) -> r
 def _mixed(old: resources.Snapshot, new: resources.Snapshot, recipe: _Recipe) -> resources.Snapshot:
     layers = [
         before if before is after else _mixed_layer(before, after, recipe)
-        for before, after in resources.pairs(old, new)
+        for before, after in differences.pairs(old, new)
     ]
     try:
         return resources.Snapshot.of(layers)

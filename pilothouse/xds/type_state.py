@@ -7,7 +7,7 @@ import operator
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from pilothouse.xds import content, resources, subscription, types
+from pilothouse.xds import content, differences, resources, subscription, types
 
 _NO_NAMES: Final[frozenset[str]] = frozenset()
 
@@ -127,7 +127,7 @@ class TypeState:
         """What the client holds of an earlier stream, and is not there any more."""
         return self.leftover - view.resources(self.type.type_url).keys()
 
-    def covered(self, difference: resources.Difference) -> resources.Difference:
+    def covered(self, difference: differences.Difference) -> differences.Difference:
         """The part of a difference that the client wants."""
         wanted = self.subscription
         if wanted.wildcard or not difference:
@@ -137,7 +137,7 @@ class TypeState:
         removed = tuple(name for name in difference.removed if name in names)
         if len(changed) + len(removed) == len(difference.changed) + len(difference.removed):
             return difference
-        return resources.Difference(changed=changed, removed=removed)
+        return differences.Difference(changed=changed, removed=removed)
 
     def wanted(self, view: resources.Snapshot) -> Iterable[resources.Resource]:
         """All resources of a view that the client wants, in name order."""
@@ -177,15 +177,15 @@ class TypeState:
     def stuck(self, view: resources.Snapshot) -> bool:
         """True if the view holds what was refused, to be kept back until it changes."""
         return self.refused is not None and not self.covered(
-            resources.diff(self.refused, view, self.type.type_url)
+            differences.diff(self.refused, view, self.type.type_url)
         )
 
-    def missing(self, view: resources.Snapshot) -> resources.Difference:
+    def missing(self, view: resources.Snapshot) -> differences.Difference:
         """What has to be written for the client to hold this view; nothing while it is stuck."""
         if self.stuck(view):
-            return resources.Difference()
+            return differences.Difference()
         url = self.type.type_url
-        difference = self.covered(resources.diff(self.held, view, url))
+        difference = self.covered(differences.diff(self.held, view, url))
         if not self.doubt:
             return difference
         changed = {one.name: one for one in difference.changed}
@@ -196,7 +196,7 @@ class TypeState:
                 removed.add(name)
             else:
                 changed[name] = resource
-        return resources.Difference(
+        return differences.Difference(
             changed=tuple(changed[name] for name in sorted(changed)), removed=tuple(sorted(removed))
         )
 

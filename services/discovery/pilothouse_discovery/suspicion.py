@@ -9,7 +9,7 @@ import structlog
 
 from pilothouse.config import objects
 from pilothouse.rollout import attribution, trials
-from pilothouse.xds import resources
+from pilothouse.xds import differences
 from pilothouse_discovery import clients, records
 
 _LOG = structlog.get_logger(__name__)
@@ -42,7 +42,7 @@ def of(
     acked = stream.acked(type_url)
     fresh = not acked.resources(type_url)
     before = {} if fresh else record.lagging.get(type_url, record.confirmed)
-    changed = resources.diff(acked, target, type_url).changed
+    changed = differences.diff(acked, target, type_url).changed
     told = attribution.without_local(words)
     found = attribution.suspects(changed, before=before, now=record.view, words=told)
     hints = [key for key in found.others if known(record.view[key])]

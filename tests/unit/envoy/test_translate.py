@@ -11,7 +11,7 @@ import pytest
 from pilothouse.envoy import memo, translate
 from pilothouse.model import secrets
 from pilothouse.routing import plan
-from pilothouse.xds import resources, types
+from pilothouse.xds import differences, resources, types
 from tests.support import envoy_plans
 from tests.support.envoy_plans import API_TLS, SHOP_TLS, forward, host, key, listener, route
 
@@ -82,7 +82,7 @@ def test_a_change_leaves_everything_else_the_same_object():
     for kind in (types.CLUSTER, types.ENDPOINT, types.LISTENER):
         for name, resource in after.layers[0].resources(kind.type_url).items():
             assert resource is before.layers[0].get(kind.type_url, name)
-    difference = resources.diff(before, after, types.ROUTE.type_url)
+    difference = differences.diff(before, after, types.ROUTE.type_url)
     assert [each.name for each in difference.changed] == ["gateway|8080"]
 
 
@@ -218,9 +218,9 @@ def test_a_renewed_certificate_changes_the_secret_alone():
     before = translator.snapshot(proxy, BOTH)
     after = translator.snapshot(proxy, {SHOP_TLS: secret(SHOP_TLS, "2")})
     assert after.layers[0] is before.layers[0]
-    assert [each.name for each in resources.diff(before, after, types.SECRET.type_url).changed] == [
-        "secret|default/shop-tls"
-    ]
+    assert [
+        each.name for each in differences.diff(before, after, types.SECRET.type_url).changed
+    ] == ["secret|default/shop-tls"]
 
 
 def test_a_private_key_is_never_printed():
