@@ -170,19 +170,16 @@ class Fleet:
 
     async def settled(self, deadline: float = 45.0) -> None:
         """Wait until what the folder says is in force, and acknowledged by every proxy."""
-        seen = 0
 
         def done() -> bool:
-            nonlocal seen
             assert self._read() == self._wanted()
             clients = self.discovery.clients.proxies
             expected = sum(one.child.returncode is None for one in self.proxies)
             assert len(clients) == expected, [client.id for client in clients]
             late = [client.id for client in clients if not client.in_sync]
             assert not late, late
-            # A build may be about to be handed out.
-            seen += 1
-            return seen > 1
+            engine = self.discovery.engine
+            return engine.handed_out is engine.built
 
         await waiting.eventually(done, deadline, what="the change is acknowledged everywhere")
 

@@ -116,6 +116,8 @@ class Engine:
         """Of the loop that this runs on; somebody has to run it."""
         self.built: builder.Build | None = None
         """The newest build; None before the first."""
+        self.handed_out: builder.Build | None = None
+        """The newest build of which every proxy has been given its part."""
 
     @property
     def world(self) -> world.World | None:
@@ -194,6 +196,7 @@ class Engine:
             built = await self._build(bench)
             self._serve_sources()
             await self._serve_proxies(bench)
+            self.handed_out = built
             # Not before: the proxies run all of what they had, but that was made of older objects.
             self._progress.observe(built.world.observed, built.conditions)
 
