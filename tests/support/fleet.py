@@ -170,8 +170,10 @@ class Fleet:
 
     async def settled(self, deadline: float = 45.0) -> None:
         """Wait until what the folder says is in force, and acknowledged by every proxy."""
+        seen = 0
 
         def done() -> bool:
+            nonlocal seen
             assert self._read() == self._wanted()
             clients = self.discovery.clients.proxies
             expected = sum(one.child.returncode is None for one in self.proxies)
@@ -179,7 +181,9 @@ class Fleet:
             late = [client.id for client in clients if not client.in_sync]
             assert not late, late
             engine = self.discovery.engine
-            return engine.handed_out is engine.built
+            # Envoy acknowledges before its workers have taken note.
+            seen += engine.handed_out is engine.built
+            return seen > 1
 
         await waiting.eventually(done, deadline, what="the change is acknowledged everywhere")
 

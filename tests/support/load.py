@@ -90,15 +90,18 @@ class Load:
         return {answer.proxy for answer in self.answers if answer.good}
 
     async def some(self, count: int = 30) -> list[Answer]:
-        """Wait for this many more answers through each proxy; those."""
-        start = len(self.answers)
+        """Wait for this many answers of each proxy to requests that begin from now on; those."""
+        start, now = len(self.answers), time.monotonic()
+
+        def later() -> list[Answer]:
+            return [answer for answer in self.answers[start:] if answer.began > now]
 
         def enough() -> bool:
-            seen = collections.Counter(answer.proxy for answer in self.answers[start:])
+            seen = collections.Counter(answer.proxy for answer in later())
             return all(seen[name] >= count for name in self._names)
 
         await waiting.eventually(enough, 20, what=f"{count} answers of each proxy")
-        return self.answers[start:]
+        return later()
 
     async def until(self, answered: Callable[[Answer], bool], deadline: float = 10.0) -> None:
         """Wait until each proxy has had an answer like this from now on."""
