@@ -26,6 +26,7 @@ from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
 from pilothouse.xds import types
 
 SUBSCRIBE_SECONDS = 240.0
+RETRY_SECONDS = 0.25
 
 METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
 _CHANNEL = (
@@ -96,7 +97,19 @@ class DeltaClient:
         """Type URL to name to what arrived last, if it is to remember."""
 
     async def run(self) -> None:
-        """Open the stream and acknowledge everything, until cancelled."""
+        """Open the stream and acknowledge everything, until cancelled.
+
+        gRPC's servers turn streams away while thousands wait to be taken; Envoy comes back then.
+        """
+        while True:
+            try:
+                return await self._stream()
+            except grpc.aio.AioRpcError as error:
+                if error.code() is not grpc.StatusCode.CANCELLED or self.received_bytes:
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _stream(self) -> None:
         channel = grpc.aio.insecure_channel(self._address, options=_CHANNEL)
         try:
             call: Call = channel.stream_stream(METHOD)()
