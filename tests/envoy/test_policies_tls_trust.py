@@ -154,7 +154,7 @@ async def test_envoy_takes_all_that_this_system_trusts():
     """However many, and however old."""
     authorities = system_authorities.read(None)
     if not authorities:
-        pytest.skip("this machine has none")
+        pytest.skip("this system trusts no authorities: install its ca-certificates")
     held = {secrets.SYSTEM: secrets.TlsSecret(key=secrets.SYSTEM, authorities=authorities)}
     policy = {"public": "tls: {sni: api.example, systemAuthorities: true}"}
     async with (
