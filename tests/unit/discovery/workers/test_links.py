@@ -12,6 +12,7 @@ from pilothouse.api.envoy.config.core.v3 import base_pb2
 from pilothouse.xds import resources, streams, types
 from pilothouse_discovery import sessions
 from pilothouse_discovery.workers import library, links, messages
+from tests.support import waiting
 
 URL = types.CLUSTER.type_url
 
@@ -22,13 +23,16 @@ class Writer:
     def __init__(self) -> None:
         self.frames: list[bytes] = []
         self.free = asyncio.Event()
+        self.draining = False
         self.closed = False
 
     def write(self, frame: bytes) -> None:
         self.frames.append(frame)
 
     async def drain(self) -> None:
+        self.draining = True
         await self.free.wait()
+        self.draining = False
 
     def close(self) -> None:
         self.closed = True
@@ -74,8 +78,16 @@ class Talk:
     async def hear(self, *said: messages.Message) -> None:
         """Have the worker say something, and wait until that is done with."""
         self.reader.feed_data(messages.encode(said))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await waiting.eventually(self._rests)
+
+    def _rests(self) -> bool:
+        """Whether all was read, and all was written that the worker lets in."""
+        if self.running.done():
+            return True
+        reads = self.reader._waiter is not None  # type: ignore[attr-defined]
+        if self.writer.draining:
+            return reads and not self.writer.free.is_set()
+        return reads and not self.link._wake.is_set()
 
     async def open(self, number: int) -> sessions.Session:
         """A client that has just come."""
