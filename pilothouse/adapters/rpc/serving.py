@@ -68,6 +68,12 @@ class GrpcOptions:
     """The first request of a delta stream names all that the client holds: tens of megabytes."""
     max_concurrent_streams: int = 100_000
     """Per connection; an agent or a relay may carry many."""
+    max_waiting_calls: int = 100_000
+    """Calls that have come and that the loop has not taken yet. gRPC cancels some where a thousand
+    wait, and all above three thousand, without a word of why: a fleet that comes back at once would
+    be turned away, though it costs no more to have it wait. `admission` is what says no."""
+    max_waiting_time: float = 300.0
+    """How long a call may wait so; gRPC cancels it after 30 s otherwise."""
     keepalive_time: float = 30.0
     """After so long without a frame the peer is pinged ..."""
     keepalive_timeout: float = 10.0
@@ -99,6 +105,9 @@ class GrpcOptions:
             ("grpc.max_receive_message_length", self.max_receive_bytes),
             ("grpc.max_send_message_length", -1),
             ("grpc.max_concurrent_streams", self.max_concurrent_streams),
+            ("grpc.server.max_pending_requests", self.max_waiting_calls),
+            ("grpc.server.max_pending_requests_hard_limit", self.max_waiting_calls),
+            ("grpc.server_max_unrequested_time_in_server", int(self.max_waiting_time)),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.http2.bdp_probe", 0),

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 
+import grpc
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -117,6 +118,32 @@ async def test_stop_ends_a_health_watch_within_its_grace():
             assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         watch.cancel()
+
+
+async def test_calls_of_a_whole_fleet_wait_for_their_turn():
+    """More calls than gRPC lets wait by itself come while the loop is busy; each is answered."""
+    server = serving.GrpcServer()
+    port = server.bind(LOCAL, setting="x")
+    calls = 4_000  # gRPC cancels some above 1,000, and all above 3,000
+    everybody = asyncio.get_running_loop().create_future()
+    left = calls
+
+    def answered(_):
+        nonlocal left
+        left -= 1
+        if not left:
+            everybody.get_loop().call_soon_threadsafe(everybody.set_result, None)
+
+    async with server.running(grace=0):
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            grpc.channel_ready_future(channel).result(30)
+            check = health_pb2_grpc.HealthStub(channel).Check
+            # The loop does not run meanwhile; the server's own threads do.
+            answers = [check.future(health_pb2.HealthCheckRequest()) for _ in range(calls)]
+            for answer in answers:
+                answer.add_done_callback(answered)
+            await asyncio.wait_for(everybody, 60)
+            assert {answer.code() for answer in answers} == {grpc.StatusCode.OK}
 
 
 @pytest.fixture
