@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Final
 
 from pilothouse.model import keys
 from pilothouse.model import mapped as ports
@@ -26,6 +27,8 @@ from pilothouse.routing import (
     sources,
 )
 from pilothouse.routing import memo as memory
+
+_NO_SERVICES: Final[frozenset[keys.ServiceKey]] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +58,9 @@ class Clientele:
         """
         self._known = known
         self._memo = asked
-        self._asked = shared.leaf(sources.asked, "", known.attachments)
-        services = self._asked.services
+        self.asked = shared.leaf(sources.asked, "", known.attachments)
+        """The tests of sources in rules."""
+        services = self.asked.services
         candidates = tuple(known.endpoints.get(key, ()) for key in services)
         self._members = shared.leaf(sources.members, "", services, candidates)
         self._base = shared.group(
@@ -71,10 +75,9 @@ class Clientele:
         self._once: dict[object, outbound.Outbound] = {}
         self._owns: dict[str, outbound.Own] = {}
 
-    def truths(self, namespace: str, address: str, labels: keys.Labels) -> sources.Truths:
-        """The tests of sources that hold of a client."""
-        services = self._members.get(address, frozenset())
-        return sources.truths(self._asked, sources.Client(namespace, labels, services))
+    def member_of(self, address: str) -> frozenset[keys.ServiceKey]:
+        """The services that tests of sources name, and that have an endpoint there."""
+        return self._members.get(address, _NO_SERVICES)
 
     def sent(self, namespace: str, truths: sources.Truths) -> plan.Layer:
         """The outbound layer of a client."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import TypeVar, TypeVarTuple
+from typing import Final, TypeVar, TypeVarTuple, assert_never
 
 from pilothouse.config import objects
 from pilothouse.model import keys
@@ -30,6 +30,7 @@ from pilothouse.routing import (
     gateways,
     hosts,
     indexes,
+    kinship,
     lifetimes,
     localities,
     parsed,
@@ -45,9 +46,6 @@ from pilothouse.routing import (
 from pilothouse.routing import (
     conditions as findings,
 )
-from pilothouse.routing import (
-    mapped as mapping,
-)
 from pilothouse.routing import memo as memory
 from pilothouse.routing import (
     plan as plans,
@@ -58,6 +56,7 @@ from pilothouse.routing import (
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
+_NOTHING_THERE: Final[kinship.AtAddress] = {}
 
 
 class Planner:
@@ -131,6 +130,8 @@ class Mesh:
             () if found.tracing is None else (shared.leaf(tracing.layer, "", found.tracing),)
         )
         self._once: dict[object, object] = {}
+        self._missing: dict[proxies.Role, tuple[str, ...]] = {}
+        self._planned: dict[int, tuple[kinship.Kind, plans.ProxyPlan]] = {}
 
     def plan(
         self, proxy: proxies.Proxy, *, served: bool = False
@@ -144,50 +145,67 @@ class Mesh:
                 need them. What leads there is answered 503.
         """
         role = proxy.id.role
-        missing = self._remembered(
-            ("missing", role),
-            lambda: indexes.missing(role, self.state.unsynced, self._objects.externals),
-        )
+        if role is proxies.Role.SOURCE:
+            return plans.ProxyPlan(layers=())
+        missing = self._missing.get(role)
+        if missing is None:
+            found = indexes.missing(role, self.state.unsynced, self._objects.externals)
+            missing = self._missing[role] = found
         if missing and not served:
             return plans.NotReady(waiting_for=missing)
-        match role:
-            case proxies.Role.SIDECAR:
-                return self._sidecar(proxy)
-            case proxies.Role.GATEWAY:
-                return self._gateway(proxy)
-            case proxies.Role.GRPC:
-                return self._grpc(proxy)
-            case proxies.Role.SOURCE:
-                return plans.ProxyPlan(layers=())
+        kind = self._kind(proxy)
+        known = self._planned.get(id(kind))
+        if known is None:
+            # The kind is kept with it, so that nothing else can get its identity.
+            known = self._planned[id(kind)] = (kind, self._plan_of(kind))
+        return known[1]
 
-    def _sidecar(self, proxy: proxies.Proxy) -> plans.ProxyPlan:
-        namespace = proxy.id.namespace
-        workload = self._workloads.get((namespace, proxy.id.address))
-        labels = indexes.labels(proxy, workload)
-        service = tracing.service_name(labels, name=proxy.id.name, namespace=namespace)
-        ports = self._served(proxy, workload)
-        bind, application = proxy.bind_address, proxy.application_address
-        truths = self._clients.truths(namespace, proxy.id.address, labels)
-        slot = (bind, ports, proxy.outbound_port, service)
-        stand = self._stand(proxy, labels)
-        beside = self._services_beside(proxy)
-        mapped = mapping.without(proxy, ports)
-        return self._plan(
-            (namespace, truths, application, stand, beside, mapped, *slot),
-            self._clients.sent(namespace, truths),
-            *self._endpoint_layers(stand),
-            *self._peers(beside),
-            self._layer(sidecars.inbound_layer, (ports, application), ports, application),
-            self._layer(sidecars.listeners_layer, slot, *slot, self._objects.tracing),
-            *self._clients.sent_by_ports(namespace, truths, mapped, service, self._objects),
+    def _kind(self, proxy: proxies.Proxy) -> kinship.Kind:
+        """What a proxy is, from what is known where it is; looked at again when that changed."""
+        slot, compared = id(proxy), self._compared if self._placed else None
+        if proxy.id.role is proxies.Role.GATEWAY:
+            beside = self._services_beside(proxy)
+            return self._asked.leaf(kinship.gateway, slot, proxy, self._gateways, compared, beside)
+        at = (proxy.id.namespace, proxy.id.address)
+        about = (
+            proxy,
+            self._workloads.get(at),
+            self._addresses.get(at, _NOTHING_THERE),
+            self._selectors(proxy.id.namespace),
+            self._clients.asked,
+            self._clients.member_of(proxy.id.address),
+            compared,
         )
+        if proxy.id.role is proxies.Role.GRPC:
+            return self._asked.leaf(kinship.grpc, slot, *about)
+        return self._asked.leaf(kinship.sidecar, slot, *about, self._services_beside(proxy))
 
-    def _stand(self, proxy: proxies.Proxy, labels: keys.Labels) -> localities.Standpoint:
-        """Where a proxy is, and which of its labels count, if that makes a difference."""
-        if not self._placed:
-            return localities.NOWHERE
-        compared = tuple(label for label in labels if label[0] in self._compared)
-        return localities.Standpoint(place=proxy.locality, labels=compared)
+    def _plan_of(self, kind: kinship.Kind) -> plans.ProxyPlan:
+        match kind:
+            case kinship.SidecarKind():
+                return self._sidecar(kind)
+            case kinship.GatewayKind():
+                return self._gateway(kind)
+            case kinship.GrpcKind():
+                return self._grpc(kind)
+            case _:
+                assert_never(kind)
+
+    def _sidecar(self, kind: kinship.SidecarKind) -> plans.ProxyPlan:
+        namespace, truths, ports = kind.namespace, kind.truths, kind.ports
+        inbound = (ports, kind.application)
+        slot = (kind.bind, ports, kind.outbound_port, kind.service)
+        return self._plan(
+            kind,
+            self._clients.sent(namespace, truths),
+            *self._endpoint_layers(kind.stand),
+            *self._peers(kind.beside),
+            self._layer(sidecars.inbound_layer, inbound, *inbound),
+            self._layer(sidecars.listeners_layer, slot, *slot, self._objects.tracing),
+            *self._clients.sent_by_ports(
+                namespace, truths, kind.mapped, kind.service, self._objects
+            ),
+        )
 
     def _endpoint_layers(self, stand: localities.Standpoint) -> tuple[plans.Layer, ...]:
         """The layer that all proxies share, and one that those with the same standpoint do."""
@@ -229,31 +247,27 @@ class Mesh:
         found = tuple(self.state.endpoints.get(one, ()) for one in services)
         return (self._layer(peers.layer, services, found),)
 
-    def _grpc(self, proxy: proxies.Proxy) -> plans.ProxyPlan:
-        namespace, address = proxy.id.namespace, proxy.id.address
-        workload = self._workloads.get((namespace, address))
-        ports = self._served(proxy, workload)
-        labels = indexes.labels(proxy, workload)
-        truths = self._clients.truths(namespace, proxy.id.address, labels)
-        outward = self._clients.sent(namespace, truths)
-        stand, provider = self._stand(proxy, labels), proxy.certificate_provider
-        sending = self._asked.group(proxyless.clients, (namespace, truths), outward)
+    def _grpc(self, kind: kinship.GrpcKind) -> plans.ProxyPlan:
+        client = (kind.namespace, kind.truths)
+        outward = self._clients.sent(*client)
+        sending = self._asked.group(proxyless.clients, client, outward)
+        provider, serving = kind.provider, (kind.address, kind.ports)
         return self._asked.leaf(
             indexes.proxyless_plan,
-            (namespace, truths, address, ports, stand, provider),
-            self._endpoint_layers(stand),
+            kind,
+            self._endpoint_layers(kind.stand),
             (
-                self._asked.leaf(providing.by, (namespace, truths, provider), provider, sending),
-                self._asked.leaf(proxyless.servers, (address, ports), address, ports),
+                self._asked.leaf(providing.by, (*client, provider), provider, sending),
+                self._asked.leaf(proxyless.servers, serving, *serving),
             ),
         )
 
-    def _plan(self, slot: tuple[object, ...], *layers: plans.Layer) -> plans.ProxyPlan:
+    def _plan(self, kind: kinship.Kind, *layers: plans.Layer) -> plans.ProxyPlan:
         if self._lifetimes:
-            layers = tuple(self._limited(slot, one) for one in layers)
-        return self._asked.whole(indexes.proxy_plan, slot, (*layers, *self._tracing))
+            layers = tuple(self._limited(kind, one) for one in layers)
+        return self._asked.whole(indexes.proxy_plan, kind, (*layers, *self._tracing))
 
-    def _limited(self, slot: tuple[object, ...], layer: plans.Layer) -> plans.Layer:
+    def _limited(self, kind: kinship.Kind, layer: plans.Layer) -> plans.Layer:
         if not layer.tcp_forwards:
             return layer
         # The layer is kept with it, so that nothing else can get its identity.
@@ -262,7 +276,7 @@ class Mesh:
             lambda: (
                 layer,
                 self._asked.leaf(
-                    lifetimes.limited, (slot, layer.tcp_forwards[0].name), layer, self._lifetimes
+                    lifetimes.limited, (kind, layer.tcp_forwards[0].name), layer, self._lifetimes
                 ),
             ),
         )
@@ -283,54 +297,40 @@ class Mesh:
             self._once[key] = make()
         return self._once[key]  # type: ignore[return-value]
 
-    def _served(
-        self, proxy: proxies.Proxy, workload: registry.Workload | None
-    ) -> tuple[endpoints.ServedPort, ...]:
-        """The application's ports: of its endpoints, and of services that select its labels."""
-        if proxy.bind_address == proxy.application_address:
-            # The application itself takes what arrives there; a listener would send to itself for
-            # ever.
-            return ()
-        namespace = proxy.id.namespace
-        addresses = self._remembered(
-            "addresses",
-            lambda: self._asked.group(
-                endpoints.by_address, "", self._directory.mesh, self.state.endpoints
+    @functools.cached_property
+    def _addresses(self) -> endpoints.ByAddress:
+        """What serves at each address; for gateways that are alone nobody asks."""
+        return self._asked.group(
+            endpoints.by_address, "", self._directory.mesh, self.state.endpoints
+        )
+
+    def _selectors(self, namespace: str) -> kinship.Selectors:
+        """The services of a namespace by what they select."""
+        return self._remembered(
+            ("selectors", namespace),
+            lambda: self._asked.leaf(
+                endpoints.by_selector,
+                namespace,
+                self._directory.mesh.by_namespace.get(namespace, ()),
             ),
         )
-        at_address = addresses.get((namespace, proxy.id.address), {}).values()
-        return sidecars.served_ports(
-            *(ports for some in at_address for ports in some),
-            self._selected(namespace, workload.labels) if workload else (),
-            except_port=proxy.outbound_port,
-        )
 
-    def _selected(self, namespace: str, labels: keys.Labels) -> tuple[endpoints.ServedPort, ...]:
-        """The ports of a workload that services select by label."""
-        entries = self._directory.mesh.by_namespace.get(namespace, ())
-        services = self._remembered(
-            ("selectors", namespace),
-            lambda: self._asked.leaf(endpoints.by_selector, namespace, entries),
-        )
-        return endpoints.selected(services, labels)
-
-    def _gateway(self, proxy: proxies.Proxy) -> plans.ProxyPlan:
-        namespace = proxy.id.namespace
-        served = gateways.serving(self._gateways, namespace=namespace, labels=proxy.labels)
-        service = tracing.service_name(proxy.labels, name=proxy.id.name, namespace=namespace)
-        how = (proxy.bind_address, service)
-        slot = (*(gateway.key for gateway in served), *how)
-        found = self._serve(served)
+    def _gateway(self, kind: kinship.GatewayKind) -> plans.ProxyPlan:
+        slot = (*kind.gateways, kind.bind, kind.service)
+        found = self._serve(tuple(self._gateways[key] for key in kind.gateways))
         listeners = self._asked.leaf(
-            gateway_listeners.listeners, slot, found.ports, *how, self._objects.tracing
+            gateway_listeners.listeners,
+            slot,
+            found.ports,
+            kind.bind,
+            kind.service,
+            self._objects.tracing,
         )
-        stand = self._stand(proxy, proxy.labels)
-        beside = self._services_beside(proxy)
         return self._plan(
-            (stand, beside, *slot),
+            kind,
             self._layer(gateways.layer, slot, found, listeners),
-            *self._endpoint_layers(stand),
-            *self._peers(beside),
+            *self._endpoint_layers(kind.stand),
+            *self._peers(kind.beside),
         )
 
     def _serve(self, served: tuple[parsed.Gateway, ...]) -> gateways.Gateways:

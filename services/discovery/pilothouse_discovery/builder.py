@@ -107,8 +107,6 @@ class Builder:
         """The plans of this build that some proxy has, and their snapshots."""
         self._made: dict[int, tuple[plan.ProxyPlan, resources.Snapshot]] = {}
         """The same, before the gate has left anything out."""
-        self._plans: dict[int, tuple[Asked, plan.ProxyPlan | plan.NotReady]] = {}
-        """By proxy, what was planned from the present mesh."""
         self._variants: dict[_Variant, planner.Mesh] = {}
         """The meshes of this build for proxies that have something held."""
         self._faults: gatekeeping.Faults = frozenset()
@@ -187,7 +185,7 @@ class Builder:
 
     def _enter(self, entered: state.MeshState) -> planner.Mesh:
         """Make a state the one that answers are about."""
-        self._state, self._variants, self._plans = entered, {}, {}
+        self._state, self._variants = entered, {}
         self._mesh = self._planner.update(entered)
         return self._mesh
 
@@ -266,17 +264,8 @@ class Builder:
             return Failed()
 
     def _planned(self, asked: Asked) -> plan.ProxyPlan | plan.NotReady | None:
-        if asked.held:
-            variant = self._variant(asked.held)
-            return None if variant is None else variant.plan(asked.proxy, served=asked.served)
-        known = self._plans.get(id(asked.proxy))
-        if known is not None and known[0].served == asked.served:
-            return known[1]
-        if self._mesh is None:
-            return None
-        planned = self._mesh.plan(asked.proxy, served=asked.served)
-        self._plans[id(asked.proxy)] = (asked, planned)
-        return planned
+        mesh = self._variant(asked.held) if asked.held else self._mesh
+        return None if mesh is None else mesh.plan(asked.proxy, served=asked.served)
 
     def _variant(self, held: records.Held) -> planner.Mesh | None:
         """The mesh as it is for a proxy that has something held."""

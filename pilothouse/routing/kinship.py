@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which proxies are alike: all about a proxy that its plan depends on, and nothing else.
+
+Proxies of one kind have one plan, so a change is planned once for each kind and not for each proxy.
+A kind is found from what is known at the proxy's own address and in its namespace, which a change
+elsewhere leaves as it is; so whoever remembers the function's arguments need not look again. Equal
+kinds are one object, for whoever looks them up by identity.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Mapping
+from typing import TypeVar, cast
+
+from pilothouse.model import keys, mapped
+from pilothouse.model import proxy as proxies
+from pilothouse.model import services as registry
+from pilothouse.routing import (
+    catalogue,
+    endpoints,
+    gateways,
+    indexes,
+    localities,
+    parsed,
+    sidecars,
+    sources,
+    tracing,
+)
+from pilothouse.routing import mapped as mapping
+
+Beside = tuple[keys.ServiceKey, ...] | None
+"""The services that a proxy is an endpoint of; None for one that does not ask for its peers."""
+Selectors = Mapping[tuple[str, str], tuple[catalogue.Entry, ...]]
+"""Services by the first label that they select."""
+AtAddress = Mapping[keys.ServiceKey, tuple[tuple[endpoints.ServedPort, ...], ...]]
+"""The ports that serve at one address, by service."""
+_Gateways = Mapping[keys.ObjectKey, parsed.Gateway]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class SidecarKind:
+    """Replicas of one workload are alike, and often all sidecars of a namespace."""
+
+    namespace: str
+    truths: sources.Truths
+    """The tests of sources that hold of its requests."""
+    stand: localities.Standpoint
+    beside: Beside
+    ports: tuple[endpoints.ServedPort, ...]
+    """The application's."""
+    bind: str
+    application: str
+    outbound_port: int
+    mapped: tuple[mapped.MappedPort, ...]
+    """Those that it does not serve for its application anyway."""
+    service: str
+    """Its name in traces."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class GatewayKind:
+    """Gateways are alike that serve the same MeshGateways from one place."""
+
+    gateways: tuple[keys.ObjectKey, ...]
+    stand: localities.Standpoint
+    beside: Beside
+    bind: str
+    service: str
+    """Its name in traces."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class GrpcKind:
+    """An application that reads its configuration itself; its listeners have its address."""
+
+    namespace: str
+    truths: sources.Truths
+    stand: localities.Standpoint
+    address: str
+    ports: tuple[endpoints.ServedPort, ...]
+    provider: str
+
+
+Kind = SidecarKind | GatewayKind | GrpcKind
+_K = TypeVar("_K", bound=Kind)
+_known: weakref.WeakValueDictionary[Kind, Kind] = weakref.WeakValueDictionary()
+
+
+def _one(kind: _K) -> _K:
+    return cast("_K", _known.setdefault(kind, kind))
+
+
+def sidecar(
+    proxy: proxies.Proxy,
+    workload: registry.Workload | None,
+    at_address: AtAddress,
+    selectors: Selectors,
+    asked: sources.Asked,
+    member_of: frozenset[keys.ServiceKey],
+    compared: frozenset[str] | None,
+    beside: Beside,
+) -> SidecarKind:
+    """The kind of a sidecar.
+
+    Args:
+        proxy: Which.
+        workload: Its pod, if that is known.
+        at_address: What serves at its address.
+        selectors: The services of its namespace.
+        asked: The tests of sources in rules.
+        member_of: Services that those name, and that have an endpoint at its address.
+        compared: Labels that policies compare; None if no policy looks at places.
+        beside: The services that it is an endpoint of.
+    """
+    labels = indexes.labels(proxy, workload)
+    ports = _served(proxy, workload, at_address, selectors)
+    return _one(
+        SidecarKind(
+            namespace=proxy.id.namespace,
+            truths=_truths(proxy, labels, asked, member_of),
+            stand=_stand(proxy, labels, compared),
+            beside=beside,
+            ports=ports,
+            bind=proxy.bind_address,
+            application=proxy.application_address,
+            outbound_port=proxy.outbound_port,
+            mapped=mapping.without(proxy, ports),
+            service=_traced(proxy, labels),
+        )
+    )
+
+
+def grpc(
+    proxy: proxies.Proxy,
+    workload: registry.Workload | None,
+    at_address: AtAddress,
+    selectors: Selectors,
+    asked: sources.Asked,
+    member_of: frozenset[keys.ServiceKey],
+    compared: frozenset[str] | None,
+) -> GrpcKind:
+    """The kind of a gRPC application; the arguments are those of `sidecar`."""
+    labels = indexes.labels(proxy, workload)
+    return _one(
+        GrpcKind(
+            namespace=proxy.id.namespace,
+            truths=_truths(proxy, labels, asked, member_of),
+            stand=_stand(proxy, labels, compared),
+            address=proxy.id.address,
+            ports=_served(proxy, workload, at_address, selectors),
+            provider=proxy.certificate_provider,
+        )
+    )
+
+
+def gateway(
+    proxy: proxies.Proxy, known: _Gateways, compared: frozenset[str] | None, beside: Beside
+) -> GatewayKind:
+    """The kind of a gateway.
+
+    Args:
+        proxy: Which.
+        known: All MeshGateways.
+        compared: Labels that policies compare; None if no policy looks at places.
+        beside: The services that it is an endpoint of.
+    """
+    served = gateways.serving(known, namespace=proxy.id.namespace, labels=proxy.labels)
+    return _one(
+        GatewayKind(
+            gateways=tuple(one.key for one in served),
+            stand=_stand(proxy, proxy.labels, compared),
+            beside=beside,
+            bind=proxy.bind_address,
+            service=_traced(proxy, proxy.labels),
+        )
+    )
+
+
+def _truths(
+    proxy: proxies.Proxy,
+    labels: keys.Labels,
+    asked: sources.Asked,
+    member_of: frozenset[keys.ServiceKey],
+) -> sources.Truths:
+    return sources.truths(asked, sources.Client(proxy.id.namespace, labels, member_of))
+
+
+def _traced(proxy: proxies.Proxy, labels: keys.Labels) -> str:
+    return tracing.service_name(labels, name=proxy.id.name, namespace=proxy.id.namespace)
+
+
+def _stand(
+    proxy: proxies.Proxy, labels: keys.Labels, compared: frozenset[str] | None
+) -> localities.Standpoint:
+    """Where a proxy is, and which of its labels count, if that makes a difference."""
+    if compared is None:
+        return localities.NOWHERE
+    return localities.Standpoint(
+        place=proxy.locality, labels=tuple(label for label in labels if label[0] in compared)
+    )
+
+
+def _served(
+    proxy: proxies.Proxy,
+    workload: registry.Workload | None,
+    at_address: AtAddress,
+    selectors: Selectors,
+) -> tuple[endpoints.ServedPort, ...]:
+    """The application's ports: of its endpoints, and of services that select its labels."""
+    if proxy.bind_address == proxy.application_address:
+        # The application itself takes what arrives there; a listener would send to itself for
+        # ever.
+        return ()
+    return sidecars.served_ports(
+        *(ports for some in at_address.values() for ports in some),
+        endpoints.selected(selectors, workload.labels) if workload else (),
+        except_port=proxy.outbound_port,
+    )
