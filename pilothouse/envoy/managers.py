@@ -15,6 +15,7 @@ Server of the response        ``envoy``                      the application's
 nothing moves on a stream     ended after five minutes       the application's affair
 headers are slow to come      ended after ten seconds        the application's affair
 HTTP/2                        100 streams, small windows     Envoy's defaults
+headers of a request          60 KB, 100 of them             the same; 96 KB, 200 on the way in
 ============================  =============================  =====================================
 
 Everywhere: paths are normalised and slashes merged before they are matched, and sent on as they
@@ -78,6 +79,15 @@ _SIDECAR: Final = _Manager(
     http2_protocol_options=protocol_pb2.Http2ProtocolOptions(allow_connect=True),
     stream_idle_timeout=duration_pb2.Duration(),  # 0: no limit, where unset would be five minutes
 )
+_INBOUND: Final = _Manager(
+    # The proxy of a client has passed the request on, with headers of its own and of its rules. One
+    # that it could just take must not be too large here: over HTTP/2 the stream would be reset, and
+    # the client told 503.
+    max_request_headers_kb=wrappers_pb2.UInt32Value(value=96),
+    common_http_protocol_options=protocol_pb2.HttpProtocolOptions(
+        max_headers_count=wrappers_pb2.UInt32Value(value=200)
+    ),
+)
 
 
 def manager(
@@ -107,6 +117,8 @@ def manager(
         tunnel = made.upgrade_configs.add(upgrade_type="CONNECT", filters=filters.UPGRADED)
         tunnel.enabled.value = False
     made.MergeFrom(_EDGE if serves.edge else _SIDECAR)
+    if not by_rules:
+        made.MergeFrom(_INBOUND)
     if listener.client_address.trusted_hops:
         made.xff_num_trusted_hops = listener.client_address.trusted_hops
     if listener.transport == "udp":

@@ -6,7 +6,10 @@ Shown elsewhere, through a real Envoy as well:
 - `/foo` also taking `/foobar`: `test_translation_routes.py::test_paths`
 - a header that is absent failing a negative test: `test_rules_matches.py::test_headers`
 - a POST sent again after it was processed:
-  `test_translation_routes.py::test_a_processed_request_is_not_sent_twice`
+  `test_translation_routes.py::test_a_processed_request_is_not_sent_twice`, and over two sidecars
+  `test_known_failures_mesh.py::test_a_request_that_was_processed_is_not_sent_again`
+- headers that the first proxy takes and the next does not:
+  `test_known_failures_mesh.py::test_headers_that_one_sidecar_takes_the_next_one_takes`
 - a rule before its pods failing everybody:
   `test_discovery_changes.py::test_a_rule_may_come_before_its_pods`
 - requests lost while a rule is edited: `test_discovery_changes.py::test_thirty_changes_in_a_row`,

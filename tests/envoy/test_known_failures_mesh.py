@@ -88,10 +88,10 @@ async def pair() -> AsyncIterator[Pair]:
         yield Pair(sidecars, applications, session, mesh, files)
 
 
-async def http2_connections(of: fleet.Proxy, service: str) -> int:
-    """How many connections with HTTP/2 a sidecar has made to a service."""
+async def connections(of: fleet.Proxy, service: str, protocol: str) -> int:
+    """How many connections of a protocol a sidecar has made to a service, in all its time."""
     cluster = f"outbound|80|version=v1|{service}/default"
-    return await of.stat(f"cluster.{cluster}.upstream_cx_http2_total")
+    return await of.stat(f"cluster.{cluster}.upstream_cx_{protocol}_total")
 
 
 @pytest.mark.parametrize("client", APPLICATIONS)
@@ -117,7 +117,8 @@ async def test_websockets_pass_between_sidecars_that_speak_http2(pair: Pair, ser
         for word in ("ahoy", "there"):
             await socket.send_str(word)
             assert await socket.receive_str(timeout=30) == word
-    assert await http2_connections(pair.sidecars["a"], server) > 0
+    assert await connections(pair.sidecars["a"], server, "http2") > 0
+    assert await connections(pair.sidecars["a"], server, "http1") == 0
 
 
 def edited(text: str, old: str, new: str) -> str:
@@ -143,3 +144,36 @@ async def test_a_connection_lives_on_while_everything_about_it_changes(pair: Pai
             await socket.send_str(f"step {number}")
             assert await socket.receive_str(timeout=30) == f"step {number}"
             assert await pair.reached("a", "b") == "b"
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        pytest.param(
+            [{f"x-{n}": "x" * size for n in range(10)} for size in range(5900, 6300, 10)],
+            id="bytes",
+        ),
+        pytest.param(
+            [{f"x-{n}": "" for n in range(count)} for count in range(85, 105)], id="count"
+        ),
+    ],
+)
+async def test_headers_that_one_sidecar_takes_the_next_one_takes(
+    pair: Pair, heads: list[dict[str, str]]
+) -> None:
+    """Each adds some of its own. What is too much is so for the first: 431, and never 503."""
+    found = []
+    for head in heads:
+        async with pair.session.get(pair.url("a"), headers={"host": "b", **head}) as answer:
+            found.append(answer.status)
+    assert found == sorted(found)
+    assert set(found) == {200, 431}
+
+
+@pytest.mark.parametrize("server", APPLICATIONS)
+async def test_a_request_that_was_processed_is_not_sent_again(pair: Pair, server: str) -> None:
+    """The application has read it and cuts the connection: neither sidecar may know better."""
+    url, path = pair.url("a", f"/{server}/drop"), f"POST /{server}/drop"
+    async with pair.session.post(url, headers={"host": server}, data=b"order") as answer:
+        assert answer.status == 503
+    assert pair.applications[server].requests.count(path) == 1
