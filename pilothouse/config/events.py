@@ -8,7 +8,8 @@ an alias as often as it is named. Events leave all of that to us.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -23,6 +24,8 @@ MAX_ALIASED = 100_000
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
 _MERGE = "<<"
+_ITEM = 3
+"""How deep the items of a list are that is a field of the document."""
 _PLAIN_KEYS = "a key must be a word, not a list, a mapping or an alias"
 
 
@@ -33,7 +36,8 @@ class Built:
     value: Any
     line: int
     lines: dict[int, int]
-    """Line of each mapping and list, by ``id``; good while ``value`` lives."""
+    """Line of each mapping and list that is an item of one of its lists, by ``id``; good while
+    ``value`` lives."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,101 +60,30 @@ class _RefusedError(Exception):
         self.reason = reason
 
 
-class _OpenList:
-    """A list whose end has not come yet."""
+class _Document:
+    """Builds the value of one document.
 
-    wants_key = False
-
-    def __init__(self, anchor: str | None) -> None:
-        self.value: list[Any] = []
-        self.size = 1
-        self.anchor = anchor
-
-    def put(self, event: yaml.Event, value: Any) -> None:
-        self.value.append(value)
-
-
-class _OpenMapping:
-    """A mapping whose end has not come yet. It takes key, value, key, value ...
-
-    Merges (``<<``) wait for the end, because a key written out wins over a merged one.
+    Documents of thousands of values come by the thousand, so what most events are, a plain scalar,
+    is seen to in the two loops that meet it, without a call of its own.
     """
 
-    def __init__(self, anchor: str | None) -> None:
-        self.value: dict[str, Any] = {}
-        self.size = 1
-        self.anchor = anchor
-        self.repeated: list[tuple[yaml.Event, str]] = []
-        self._key: str | None = None
-        self._plain = False
-        self._merges: list[dict[str, Any]] = []
-
-    @property
-    def wants_key(self) -> bool:
-        return self._key is None
-
-    def put(self, event: yaml.Event, value: Any) -> None:
-        if self._key is None:
-            self._take_key(event)
-            return
-        key, self._key = self._key, None
-        if key == _MERGE and self._plain:
-            self._merge(event, value)
-        elif key not in self.value:
-            self.value[key] = value
-
-    def _take_key(self, event: yaml.Event) -> None:
-        if not isinstance(event, yaml.ScalarEvent):
-            raise _RefusedError(event, _PLAIN_KEYS)
-        # Its text, whatever that would mean as a value: `8080:` and `on:` are "8080" and "on".
-        self._key = event.value
-        self._plain = event.implicit[0]
-        if self._key in self.value:
-            self.repeated.append((event, self._key))
-
-    def _merge(self, event: yaml.Event, value: Any) -> None:
-        sources = value if isinstance(value, list) else [value]
-        for source in sources:
-            if not isinstance(source, dict):
-                raise _RefusedError(event, "<< must name a mapping or a list of mappings")
-            self._merges.append(source)
-
-    def close(self) -> None:
-        for source in self._merges:
-            for key, value in source.items():
-                self.value.setdefault(key, value)
-
-
-class _Builder:
-    """Builds the value of one document."""
-
-    def __init__(self, line: int) -> None:
+    def __init__(self, take: Callable[[], Any], line: int) -> None:
+        self._take = take
         self._line = line
-        self._open: list[_OpenList | _OpenMapping] = []
-        self._anchors: dict[str, tuple[Any, int] | None] = {}
+        self._depth = 0
+        self._count = 0
+        """Values so far, keys included and aliases written out."""
         self._aliased = 0
+        self._anchors: dict[str, tuple[Any, int] | None] = {}
+        """Values and their sizes; None while one is being built, not to be named within itself."""
         self._repeated: list[tuple[yaml.Event, str]] = []
-        self._begin = line
         self._lines: dict[int, int] = {}
-        self._root: Any = None
-        self._empty = True
 
-    def feed(self, event: yaml.Event) -> None:
-        match event:
-            case yaml.ScalarEvent():
-                self._place(event, _scalar(event), size=1, anchor=event.anchor)
-            case yaml.SequenceStartEvent():
-                self._start(event, _OpenList(event.anchor), "seq")
-            case yaml.MappingStartEvent():
-                self._start(event, _OpenMapping(event.anchor), "map")
-            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
-                self._end(event)
-            case yaml.AliasEvent():
-                self._alias(event)
-            case _:  # the document's own start and end
-                pass
-
-    def finish(self) -> Built | Fault:
+    def built(self) -> Built | Fault:
+        """Take the whole of it."""
+        root = self._take()
+        value = self._value(root)
+        self._take()  # its end, which may be wrong
         if self._repeated:
             event, _ = self._repeated[0]
             listed = ", ".join(
@@ -160,29 +93,109 @@ class _Builder:
                 line=self._line + _line(event),
                 reason=f"keys that are already there: {listed}",
             )
-        return Built(value=self._root, line=self._begin, lines=self._lines)
+        return Built(value=value, line=self._line + _line(root), lines=self._lines)
 
-    def _start(self, event: Any, opened: _OpenList | _OpenMapping, tag: str) -> None:
+    def _value(self, event: Any) -> Any:
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            self._count += 1
+            value = _scalar(event)
+            if event.anchor is not None:
+                self._anchors[event.anchor] = value, 1
+            return value
+        if kind is yaml.AliasEvent:
+            return self._alias(event)
+        before = self._count
+        self._begin(event)
+        if kind is yaml.MappingStartEvent:
+            found: Any = {}
+            self._note(event, found)
+            self._fill_mapping(found)
+        else:
+            found = []
+            self._note(event, found)
+            self._fill_list(found)
+        self._depth -= 1
+        if event.anchor is not None:
+            self._anchors[event.anchor] = found, self._count - before
+        return found
+
+    def _fill_mapping(self, found: dict[str, Any]) -> None:
+        """Take key, value, key, value ... until the mapping's end.
+
+        Merges (``<<``) wait for the end, because a key written out wins over a merged one.
+        """
+        take, scalar = self._take, yaml.ScalarEvent
+        repeated: list[tuple[yaml.Event, str]] = []
+        merged: list[dict[str, Any]] = []
+        own = 1
+        while type(at := take()) is not yaml.MappingEndEvent:
+            if type(at) is not scalar or at.tag is not None or at.anchor is not None:
+                self._odd_key(at)
+            own += 1
+            # Its text, whatever that would mean as a value: `8080:` and `on:` are "8080" and "on".
+            key = sys.intern(at.value)
+            if key in found:
+                repeated.append((at, key))
+            event = take()
+            if type(event) is scalar and event.tag is None and event.anchor is None:
+                own += 1
+                value = scalars.resolve(event.value) if event.implicit[0] else event.value
+            else:
+                value = self._value(event)
+            if key == _MERGE and at.implicit[0]:
+                merged += _merged(event, value)
+            elif key not in found:
+                found[key] = value
+        for source in merged:
+            for key, value in source.items():
+                found.setdefault(key, value)
+        self._count += own
+        self._repeated += repeated
+
+    def _fill_list(self, found: list[Any]) -> None:
+        take, scalar = self._take, yaml.ScalarEvent
+        own = 1
+        while type(event := take()) is not yaml.SequenceEndEvent:
+            if type(event) is scalar and event.tag is None and event.anchor is None:
+                own += 1
+                found.append(scalars.resolve(event.value) if event.implicit[0] else event.value)
+            else:
+                found.append(self._value(event))
+        self._count += own
+
+    def _odd_key(self, event: Any) -> None:
+        """Take notice of a key that is not just a word, unless it is none at all."""
+        match event:
+            case yaml.ScalarEvent():
+                value = _scalar(event)
+                if event.anchor is not None:
+                    self._anchors[event.anchor] = value, 1
+                return
+            case yaml.AliasEvent():
+                self._alias(event)
+            case _:
+                self._begin(event)
+        raise _RefusedError(event, _PLAIN_KEYS)
+
+    def _begin(self, event: Any) -> None:
+        """Enter a list or mapping."""
+        tag = "map" if type(event) is yaml.MappingStartEvent else "seq"
         if event.tag not in (None, "!", _CORE + tag):
             raise _RefusedError(event, f"the tag {event.tag} is not allowed")
-        if len(self._open) >= MAX_DEPTH:
+        if self._depth >= MAX_DEPTH:
             raise _RefusedError(event, f"nested deeper than {MAX_DEPTH} levels")
-        if self._open and self._open[-1].wants_key:
-            raise _RefusedError(event, _PLAIN_KEYS)
-        self._note_begin(event)
-        self._lines[id(opened.value)] = self._line + _line(event)
-        if opened.anchor is not None:
-            self._anchors[opened.anchor] = None  # not to be named within itself
-        self._open.append(opened)
+        self._depth += 1
 
-    def _end(self, event: yaml.Event) -> None:
-        closed = self._open.pop()
-        if isinstance(closed, _OpenMapping):
-            closed.close()
-            self._repeated += closed.repeated
-        self._place(event, closed.value, size=closed.size, anchor=closed.anchor)
+    def _note(self, event: Any, value: Any) -> None:
+        """Remember where a list or mapping begins, if anybody may ask."""
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        # Those asked for are items of a list in the document, or come from an alias.
+        if self._depth == _ITEM or self._anchors:
+            self._lines[id(value)] = self._line + _line(event)
 
-    def _alias(self, event: Any) -> None:
+    def _alias(self, event: Any) -> Any:
         if event.anchor not in self._anchors:
             raise _RefusedError(event, f"the alias *{event.anchor} names no anchor before it")
         known = self._anchors[event.anchor]
@@ -192,22 +205,16 @@ class _Builder:
         self._aliased += size
         if self._aliased > MAX_ALIASED:
             raise _RefusedError(event, f"aliases stand for more than {MAX_ALIASED} values")
-        self._place(event, value, size=size, anchor=None)
+        self._count += size
+        return value
 
-    def _place(self, event: yaml.Event, value: Any, *, size: int, anchor: str | None) -> None:
-        if anchor is not None:
-            self._anchors[anchor] = (value, size)
-        if self._open:
-            self._open[-1].size += size
-            self._open[-1].put(event, value)
-        else:
-            self._note_begin(event)
-            self._root = value
 
-    def _note_begin(self, event: yaml.Event) -> None:
-        if self._empty:
-            self._empty = False
-            self._begin = self._line + _line(event)
+def _merged(event: yaml.Event, value: Any) -> list[dict[str, Any]]:
+    sources = value if isinstance(value, list) else [value]
+    for source in sources:
+        if not isinstance(source, dict):
+            raise _RefusedError(event, "<< must name a mapping or a list of mappings")
+    return sources
 
 
 def _scalar(event: Any) -> scalars.Plain:
@@ -229,29 +236,28 @@ def _scalar(event: Any) -> scalars.Plain:
             raise _RefusedError(event, f"the tag {tag} is not allowed for {text!r}")
 
 
-def parse(text: str, *, line: int) -> Iterator[Built | Fault]:
+def parse(text: str, *, line: int) -> list[Built | Fault]:
     """The documents of a text; a text has several only if it ends them with ``...``.
 
     Args:
         text: YAML without ``---`` lines.
         line: Number of the text's first line in its file, from 1.
 
-    Yields:
+    Returns:
         Each document's value, or why it was refused. After a fault the rest is not read.
     """
-    builder = _Builder(line)
+    found: list[Built | Fault] = []
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
-            if isinstance(event, yaml.DocumentStartEvent):
-                builder = _Builder(line)
-            builder.feed(event)
-            if isinstance(event, yaml.DocumentEndEvent):
-                yield builder.finish()
+        take: Callable[[], Any] = _LOADER(text).get_event
+        while (event := take()) is not None:
+            if type(event) is yaml.DocumentStartEvent:
+                found.append(_Document(take, line).built())
     except _RefusedError as refused:
-        yield Fault(line=line + refused.line, reason=refused.reason)
+        found.append(Fault(line=line + refused.line, reason=refused.reason))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         at = mark.line if mark is not None else 0
-        yield Fault(line=line + at, reason=error.problem or "is not YAML")
+        found.append(Fault(line=line + at, reason=error.problem or "is not YAML"))
     except (yaml.YAMLError, UnicodeError) as error:
-        yield Fault(line=line, reason=f"is not YAML: {str(error).splitlines()[0]}")
+        found.append(Fault(line=line, reason=f"is not YAML: {str(error).splitlines()[0]}"))
+    return found
