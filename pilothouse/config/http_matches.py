@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pilothouse.api.config.v1alpha1 import matches_pb2
-from pilothouse.config import checks, clients, syntax
+from pilothouse.config import checks, clients, paths, syntax
 
 _CASED_PATHS = ("exact", "prefix", "string_prefix")
 _CASED_HEADERS = ("exact", "prefix", "suffix", "contains")
@@ -46,15 +46,15 @@ def _path(where: str, path: matches_pb2.PathMatch) -> checks.Found:
     test = path.WhichOneof("test")
     match test:
         case "exact":
-            yield from checks.broken(f"{where}.exact", syntax.path(path.exact))
+            yield from checks.broken(f"{where}.exact", paths.whole(path.exact))
         case "prefix":
-            yield from checks.broken(f"{where}.prefix", syntax.path(path.prefix))
+            yield from checks.broken(f"{where}.prefix", paths.whole(path.prefix))
         case "regex":
             yield from checks.regex(f"{where}.regex", path.regex)
         case "string_prefix":
-            yield from checks.broken(f"{where}.stringPrefix", syntax.path(path.string_prefix))
+            yield from checks.broken(f"{where}.stringPrefix", paths.part(path.string_prefix))
         case "template":
-            yield from checks.broken(f"{where}.template", syntax.path_template(path.template))
+            yield from checks.broken(f"{where}.template", paths.template(path.template))
         case None:
             choices = "`exact`, `prefix`, `regex`, `stringPrefix` or `template`"
             yield from checks.broken(where, f"one of {choices} is required")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pilothouse.config import regexes
+from pilothouse.config import paths, regexes
 from pilothouse.kubernetes import (
     ingress_annotations,
     ingress_objects,
@@ -60,19 +60,30 @@ class Resolver:
         return (ingress_reports.Placed(field, route),)
 
     def _match(self, path: ingress_objects.Path) -> tuple[ingress_rules.PathKind, str] | None:
-        """What a path matches; None, reported, for a regular expression that is none."""
+        """What a path matches; None, reported, where that is nothing."""
         match path.type:
-            case "Exact":
-                return "exact", path.path
             case "ImplementationSpecific" if self._wishes.use_regex and path.path:
                 # As ingress-nginx has it: in any case, and from the beginning of the path only.
                 expression = f"(?i){path.path}.*"
-                if wrong := regexes.problem(expression):
-                    self._report.unresolved("InvalidPath", f"{path.field}.path: {wrong}")
-                    return None
-                return "regex", expression
+                return self._unless(path, regexes.problem(expression), "regex", expression)
+            case "Exact":
+                return self._unless(path, paths.whole(path.path), "exact", path.path)
             case _:
-                return "prefix", path.path or _EVERYTHING
+                wanted = path.path or _EVERYTHING
+                return self._unless(path, paths.whole(wanted), "prefix", wanted)
+
+    def _unless(
+        self,
+        path: ingress_objects.Path,
+        wrong: str | None,
+        kind: ingress_rules.PathKind,
+        wanted: str,
+    ) -> tuple[ingress_rules.PathKind, str] | None:
+        """The match, or None and a report of what is wrong with it."""
+        if wrong:
+            self._report.unresolved("InvalidPath", f"{path.field}.path: {wrong}")
+            return None
+        return kind, wanted
 
     def _target(self, backend: ingress_objects.Backend, field: str) -> ingress_rules.Target:
         match backend:

@@ -119,3 +119,17 @@ def test_regular_expressions_on_request():
     assert found.message.startswith("spec.rules[0].http.paths[1].path: ")
     plain = convert(manifest.replace(REGEX, ""))
     assert requests.answer(plain.configs, "example.com", "/v12") == "404"
+
+
+def test_a_path_that_no_request_has_costs_only_itself():
+    """Requests are matched as cleaned; the API server lets such paths pass in one type only."""
+    specific = "ImplementationSpecific"
+    manifest = make(
+        "x", rule("example.com", path("/a//b", "a", specific), path("/b", "b", specific))
+    )
+    output = convert(manifest)
+    assert requests.answer(output.configs, "example.com", "/b") == "default/b:80"
+    assert requests.answer(output.configs, "example.com", "/a//b") == "404"
+    found = condition(output, "x", "ResolvedRefs")
+    assert (found.status, found.reason) == (False, "InvalidPath")
+    assert found.message.startswith("spec.rules[0].http.paths[0].path: must be as it is when")

@@ -215,7 +215,7 @@ Global___SourceMatch: _TypeAlias = SourceMatch  # noqa: Y015
 
 @_typing.final
 class PathMatch(_message.Message):
-    """A test of the path."""
+    """A test of the path. All but `regex` are refused when no path is so by the time it is matched, for example `/a//b`, `/a/../b` and `/%61`."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
