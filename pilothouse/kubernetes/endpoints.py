@@ -7,9 +7,10 @@ Slices count where there are any; pods stand for what Kubernetes' own controller
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pilothouse.kubernetes import records
 from pilothouse.model import keys, services
@@ -17,8 +18,7 @@ from pilothouse.model import keys, services
 K = TypeVar("K")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """An endpoint before it is known whether better ones are there."""
 
     endpoint: services.Endpoint
@@ -90,7 +90,7 @@ def of(
     if record.service.external_name is not None:
         return ()
     found = _from_slices(record, slices, pods) if slices else _from_pods(record, pods)
-    chosen = _drain(_one_family(tuple(found), preferred=record.ip_family))
+    chosen = _drain(_one_family([*found], preferred=record.ip_family))
     unique: dict[tuple[str, int, str], services.Endpoint] = {}
     for endpoint in chosen:
         name = (endpoint.address, endpoint.port, endpoint.port_name)
@@ -131,11 +131,17 @@ def _slice_candidate(
             port_name=port.name,
             labels=pod.workload.labels if pod else (),
             ready=endpoint.ready,
-            locality=services.Locality(region=region, zone=zone),
+            locality=_locality(region, zone),
             workload=endpoint.pod or (pod.workload.name if pod else ""),
         ),
         draining=endpoint.terminating and endpoint.serving,
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def _locality(region: str, zone: str) -> services.Locality:
+    """One for all who are at a place."""
+    return services.Locality(region=region, zone=zone)
 
 
 def _from_pods(record: records.ServiceRecord, pods: Pods) -> Iterator[_Candidate]:
@@ -177,21 +183,31 @@ def _number_at(port: services.Port, pod: records.PodRecord | None) -> int | None
     return next((each.number for each in declared if each.name == port.target_port), None)
 
 
-def _one_family(candidates: tuple[_Candidate, ...], *, preferred: str) -> Iterator[_Candidate]:
+def _one_family(candidates: list[_Candidate], *, preferred: str) -> list[_Candidate]:
     """Leave out the second address of dual-stack workloads: it is no second workload."""
+    if len({records.family(one.endpoint.address) for one in candidates}) < 2:
+        return candidates
     families: dict[str, set[str]] = defaultdict(set)
     for candidate in candidates:
         endpoint = candidate.endpoint
         families[endpoint.workload].add(records.family(endpoint.address))
-    for candidate in candidates:
-        endpoint = candidate.endpoint
-        known = families[endpoint.workload] if endpoint.workload else set()
-        if preferred not in known or records.family(endpoint.address) == preferred:
-            yield candidate
+    return [
+        one
+        for one in candidates
+        if not one.endpoint.workload
+        or preferred not in families[one.endpoint.workload]
+        or records.family(one.endpoint.address) == preferred
+    ]
 
 
-def _drain(candidates: Iterable[_Candidate]) -> Iterator[services.Endpoint]:
+def _drain(candidates: list[_Candidate]) -> Iterable[services.Endpoint]:
     """Use draining endpoints of a port when it has no ready one, as kube-proxy does (KEP-1669)."""
+    if any(one.draining for one in candidates):
+        return _drained(candidates)
+    return [one.endpoint for one in candidates]
+
+
+def _drained(candidates: list[_Candidate]) -> Iterator[services.Endpoint]:
     by_port: dict[str, list[_Candidate]] = defaultdict(list)
     for candidate in candidates:
         by_port[candidate.endpoint.port_name].append(candidate)

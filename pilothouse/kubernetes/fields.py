@@ -72,6 +72,39 @@ class Field:
         """Like ``[name]`` for keys that hold dots: annotations, labels, data."""
         return Field(self[name].value, self, f"[{name}]", self._violations)
 
+    def has(self, name: str) -> bool:
+        """Whether ``[name]`` is present; like what follows without a place made for it."""
+        value = self.value
+        return value.get(name) is not None if type(value) is dict else self[name].present
+
+    def text_at(self, name: str, default: str = "") -> str:
+        """``[name].text(default)``."""
+        value = self.value
+        if type(value) is dict:
+            found = value.get(name)
+            if found is None:
+                return default
+            if type(found) is str:
+                return found
+        return self[name].text(default)
+
+    def flag_at(self, name: str) -> bool | None:
+        """``[name].flag()``."""
+        value = self.value
+        if type(value) is dict:
+            found = value.get(name)
+            if found is None or found is True or found is False:
+                return found
+        return self[name].flag()
+
+    def plain_texts_at(self, name: str) -> list[str] | None:
+        """The items of ``[name]``, if that is a list of strings and of nothing else."""
+        value = self.value
+        found = value.get(name) if type(value) is dict else None
+        if type(found) is list and all(type(one) is str for one in found):
+            return found
+        return None
+
     def each(self) -> Iterator[Field]:
         """The items of a list; none for a missing field."""
         if self.value is None:
@@ -128,8 +161,9 @@ class Field:
         if not isinstance(self.value, Mapping):
             self._mismatch("a mapping")
             return ()
-        found = [(name, self.entry(name).text()) for name in self.value]
-        return tuple(sorted(found))
+        if all(type(text) is str for text in self.value.values()):
+            return tuple(sorted(self.value.items()))
+        return tuple(sorted([(name, self.entry(name).text()) for name in self.value]))
 
     def time(self) -> int:
         """Nanoseconds since 1970 of an RFC 3339 time; 0 when it is missing or wrong."""
@@ -166,7 +200,7 @@ class Head:
 def head(root: Field, *, namespaced: bool = True) -> Head:
     """Read kind and metadata; violations are noted."""
     metadata = root["metadata"]
-    namespace = metadata["namespace"].text() or DEFAULT_NAMESPACE
+    namespace = metadata.text_at("namespace") or DEFAULT_NAMESPACE
     return Head(
         key=keys.ObjectKey(
             kind=root["kind"].required(),
@@ -175,9 +209,9 @@ def head(root: Field, *, namespaced: bool = True) -> Head:
         ),
         labels=metadata["labels"].pairs(),
         annotations=metadata["annotations"].pairs(),
-        created=metadata["creationTimestamp"].time(),
+        created=metadata["creationTimestamp"].time() if metadata.has("creationTimestamp") else 0,
         generation=metadata["generation"].number(low=0, high=2**63 - 1) or 1,
-        deleting=metadata["deletionTimestamp"].present,
+        deleting=metadata.has("deletionTimestamp"),
     )
 
 

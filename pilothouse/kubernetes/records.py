@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import re
+from typing import NamedTuple
 
 from pilothouse.config import documents, objects
 from pilothouse.kubernetes import fields, manifests, protocols
@@ -65,9 +66,8 @@ class SlicePort:
     number: int | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SliceEndpoint:
-    """An endpoint of an EndpointSlice."""
+class SliceEndpoint(NamedTuple):
+    """An endpoint of an EndpointSlice. There are more of them than of anything else."""
 
     addresses: tuple[str, ...]
     ready: bool
@@ -122,12 +122,12 @@ def _service(root: fields.Field) -> ServiceRecord:
     head = fields.head(root)
     spec = root["spec"]
     external = None
-    if spec["type"].text() == "ExternalName":
+    if spec.text_at("type") == "ExternalName":
         external = spec["externalName"].required().lower().rstrip(".")
     addresses = _cluster_ips(spec)
     headless = spec["clusterIP"].value == "None"
     ports = _service_ports(spec["ports"])
-    if not spec["ports"].present and external is None and not headless:
+    if not spec.has("ports") and external is None and not headless:
         spec["ports"].refuse("is required")
     families = spec["ipFamilies"].texts()
     return ServiceRecord(
@@ -140,7 +140,7 @@ def _service(root: fields.Field) -> ServiceRecord:
             external_name=external,
         ),
         ip_family=(*families, *(family(address) for address in addresses), "IPv4")[0],
-        publish_not_ready=spec["publishNotReadyAddresses"].flag() or False,
+        publish_not_ready=spec.flag_at("publishNotReadyAddresses") or False,
     )
 
 
@@ -174,14 +174,14 @@ def _service_ports(listed: fields.Field) -> tuple[services.Port, ...]:
     names: set[str] = set()
     items = tuple(listed.each())
     for item in items:
-        name = item["name"].text()
+        name = item.text_at("name")
         if len(items) > 1 and not name:
             item["name"].refuse("is required when there are several ports")
         elif name and name in names:
             item["name"].refuse(f"{name!r} is the name of another port too")
         names.add(name)
         number = item["port"].number(low=1, high=65535)
-        transport = _transport(item["protocol"])
+        transport = _transport(item)
         if number is None:
             if not item["port"].present:
                 item["port"].refuse("is required")
@@ -193,7 +193,7 @@ def _service_ports(listed: fields.Field) -> tuple[services.Port, ...]:
                 number=number,
                 name=name,
                 protocol=protocols.of_port(
-                    transport=transport, app_protocol=item["appProtocol"].text(), name=name
+                    transport=transport, app_protocol=item.text_at("appProtocol"), name=name
                 ),
                 target_port=_target_port(item["targetPort"]),
             )
@@ -205,10 +205,10 @@ def _port_order(port: services.Port) -> tuple[int, bool, str]:
     return (port.number, port.protocol is services.AppProtocol.UDP, port.name)
 
 
-def _transport(item: fields.Field) -> str:
-    transport = item.text("TCP")
+def _transport(port: fields.Field) -> str:
+    transport = port.text_at("protocol", "TCP")
     if transport not in _TRANSPORTS:
-        item.refuse(f"must be TCP, UDP or SCTP, is {transport!r}")
+        port["protocol"].refuse(f"must be TCP, UDP or SCTP, is {transport!r}")
     return transport
 
 
@@ -284,7 +284,7 @@ def _slice(root: fields.Field) -> SliceRecord:
         key=head.key,
         service=service,
         ports=tuple(
-            SlicePort(name=item["name"].text(), number=item["port"].number(low=1, high=65535))
+            SlicePort(name=item.text_at("name"), number=item["port"].number(low=1, high=65535))
             for item in root["ports"].each()
         ),
         endpoints=tuple(_slice_endpoint(item, address_type) for item in root["endpoints"].each()),
@@ -292,6 +292,26 @@ def _slice(root: fields.Field) -> SliceRecord:
 
 
 def _slice_endpoint(item: fields.Field, address_type: str) -> SliceEndpoint:
+    addresses = _slice_addresses(item, address_type)
+    ready, serving, terminating = _conditions(item)
+    pod = ""
+    if item.has("targetRef"):
+        target = item["targetRef"]
+        pod = target.text_at("name") if target.text_at("kind") == "Pod" else ""
+    return SliceEndpoint(
+        addresses=addresses,
+        ready=ready,
+        serving=serving,
+        terminating=terminating,
+        zone=item.text_at("zone"),
+        pod=pod,
+    )
+
+
+def _slice_addresses(item: fields.Field, address_type: str) -> tuple[str, ...]:
+    plain = item.plain_texts_at("addresses")
+    if plain and address_type == "IPv4" and all(map(_PLAIN_IPV4.fullmatch, plain)):
+        return tuple(plain)  # as nearly all are
     addresses: list[str] = []
     for field in item["addresses"].each():
         address = _ip(field)
@@ -300,27 +320,18 @@ def _slice_endpoint(item: fields.Field, address_type: str) -> SliceEndpoint:
         addresses.append(address)
     if not addresses:
         item["addresses"].refuse("at least one address is required")
-    ready, serving, terminating = _conditions(item["conditions"])
-    target = item["targetRef"]
-    named = target.present and target["kind"].text() == "Pod"
-    return SliceEndpoint(
-        addresses=tuple(addresses),
-        ready=ready,
-        serving=serving,
-        terminating=terminating,
-        zone=item["zone"].text(),
-        pod=target["name"].text() if named else "",
-    )
+    return tuple(addresses)
 
 
-def _conditions(conditions: fields.Field) -> tuple[bool, bool, bool]:
+def _conditions(item: fields.Field) -> tuple[bool, bool, bool]:
     """Ready, serving and terminating.
 
     As the API has it: a ready or serving that is not said means true, a terminating false.
     """
-    if not conditions.present:
+    if not item.has("conditions"):
         return True, True, False
-    ready = conditions["ready"].flag() is not False
-    serving = conditions["serving"].flag()
-    terminating = conditions["terminating"].flag() or False
+    conditions = item["conditions"]
+    ready = conditions.flag_at("ready") is not False
+    serving = conditions.flag_at("serving")
+    terminating = conditions.flag_at("terminating") or False
     return ready, ready if serving is None else serving, terminating

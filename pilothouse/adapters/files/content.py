@@ -150,15 +150,7 @@ def _parse(known: File, data: bytes, location: str) -> File:
         problem = objects.Problem(location=location, message=message)
         return dataclasses.replace(known, problems=(problem,))
     parsed, problems = documents.load(text, location=location)
-    found = tuple(
-        Object(
-            document=document,
-            key=manifests.key_of(document),
-            kubernetes=manifests.known_kind(document),
-        )
-        for document in parsed
-        if codec.is_ours(document) or manifests.known_kind(document)
-    )
+    found = tuple([one for document in parsed if (one := _object(document)) is not None])
     kept = tuple(_kept(known, found)) if problems else ()
     return File(
         path=known.path,
@@ -166,6 +158,13 @@ def _parse(known: File, data: bytes, location: str) -> File:
         ignored=len(parsed) - len(found),
         problems=problems,
     )
+
+
+def _object(document: documents.RawDocument) -> Object | None:
+    kubernetes = manifests.known_kind(document)
+    if kubernetes is None and not codec.is_ours(document):
+        return None
+    return Object(document=document, key=manifests.key_of(document), kubernetes=kubernetes)
 
 
 def _kept(known: File, found: tuple[Object, ...]) -> Iterator[Object]:
