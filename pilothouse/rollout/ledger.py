@@ -10,10 +10,11 @@ the number of proxies. This module knows no stream and no clock.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import functools
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
 
 from pilothouse.model import keys
 from pilothouse.xds import differences, resources
@@ -41,8 +42,7 @@ class Position:
     in_sync: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+class Counts(NamedTuple):
     """How far one object has travelled, in proxies."""
 
     needed: int = 0
@@ -50,46 +50,74 @@ class Counts:
     refused: int = 0
 
 
+_NOBODY: Final = Counts()
+_Found = dict[keys.ObjectKey, Counts]
+
+
 def count(groups: Mapping[Position, int]) -> Mapping[keys.ObjectKey, Counts]:
     """Count for every object that some proxy needs, in key order.
+
+    Thousands of objects share a resource, and then have the same counts: those are computed once.
 
     Args:
         groups: how many proxies are in each position.
     """
-    needed: collections.Counter[keys.ObjectKey] = collections.Counter()
-    pending: collections.Counter[keys.ObjectKey] = collections.Counter()
-    refused: collections.Counter[keys.ObjectKey] = collections.Counter()
+    found: _Found = {}
+    _add_needed(found, groups)
     for position, proxies in groups.items():
-        standing = _standing(position)
-        for key in standing.needed:
-            needed[key] += proxies
-        for key in standing.pending & standing.needed:
-            pending[key] += proxies
-        for key in standing.refused & standing.needed:
-            refused[key] += proxies
-    return {
-        key: _counts(needed[key], pending.get(key, 0), refused.get(key, 0))
-        for key in sorted(needed)
-    }
+        if not position.in_sync:
+            pending, refused = _missing(position)
+            _add(found, _needed(position.target, pending), Counts(acked=-proxies))
+            _add(found, _needed(position.target, refused), Counts(refused=proxies))
+    return {key: found[key] for key in sorted(found)}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Standing:
-    needed: frozenset[keys.ObjectKey]
-    pending: frozenset[keys.ObjectKey]
-    refused: frozenset[keys.ObjectKey]
+def _add_needed(found: _Found, groups: Mapping[Position, int]) -> None:
+    """Count who needs each object, as if they ran it.
+
+    By layers, which many targets share; then those that two layers of one target come from are
+    taken away again.
+    """
+    targets: dict[resources.Snapshot, int] = {}
+    layers: dict[resources.Layer, int] = {}
+    for position, proxies in groups.items():
+        targets[position.target] = targets.get(position.target, 0) + proxies
+        for layer in position.target.layers:
+            layers[layer] = layers.get(layer, 0) + proxies
+    for layer, proxies in layers.items():
+        _add(found, layer.origins, Counts(needed=proxies, acked=proxies))
+    for target, proxies in targets.items():
+        before: list[Mapping[keys.ObjectKey, object]] = []
+        # The largest first, so that nobody walks through it.
+        for origins in sorted((layer.origins for layer in target.layers), key=len, reverse=True):
+            again = [key for key in origins if any(key in one for one in before)] if before else ()
+            _add(found, again, Counts(needed=-proxies, acked=-proxies))
+            before.append(origins)
 
 
-@functools.lru_cache(maxsize=1024)
-def _counts(needed: int, pending: int, refused: int) -> Counts:
-    """One object for thousands of equal ones, which then cost nothing to compare."""
-    return Counts(needed=needed, acked=needed - pending, refused=refused)
+def _needed(target: resources.Snapshot, some: AbstractSet[keys.ObjectKey]) -> set[keys.ObjectKey]:
+    """Those of some objects that a target comes from."""
+    return set[keys.ObjectKey]().union(*[some & one.origins.keys() for one in target.layers])
 
 
-def _standing(position: Position) -> _Standing:
-    needed = frozenset(key for layer in position.target.layers for key in layer.origins)
-    if position.in_sync:
-        return _Standing(needed, frozenset(), frozenset())
+class _Sums(dict[Counts, Counts]):
+    """Counts plus the same others, worked out once for each."""
+
+    def __init__(self, more: Counts) -> None:
+        self._more = more
+
+    def __missing__(self, counts: Counts) -> Counts:
+        made = self[counts] = Counts(*map(operator.add, counts, self._more))
+        return made
+
+
+def _add(found: _Found, concerned: Iterable[keys.ObjectKey], more: Counts) -> None:
+    before, sums = found.get, _Sums(more)
+    found.update([(key, sums[before(key, _NOBODY)]) for key in concerned])
+
+
+def _missing(position: Position) -> tuple[set[keys.ObjectKey], set[keys.ObjectKey]]:
+    """The objects that a proxy has not acknowledged, and those of them that it refused."""
     pending: set[keys.ObjectKey] = set()
     refused: set[keys.ObjectKey] = set()
     for place in position.types:
@@ -97,7 +125,7 @@ def _standing(position: Position) -> _Standing:
         pending |= outstanding
         if place.refused:
             refused |= outstanding
-    return _Standing(needed, frozenset(pending), frozenset(refused))
+    return pending, refused
 
 
 def _outstanding(
@@ -107,7 +135,7 @@ def _outstanding(
     if acked is target:
         return set()
     difference = differences.diff(acked, target, type_url)
-    origins = {key for resource in difference.changed for key in resource.origins}
+    origins = set[keys.ObjectKey]().union(*[one.origins for one in difference.changed])
     for name in difference.removed:
         gone = acked.get(type_url, name)
         if gone is not None:

@@ -9,9 +9,10 @@ it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from pilothouse.config import objects, status
 from pilothouse.model import keys
@@ -21,6 +22,8 @@ from pilothouse.routing import memo as memory
 ACCEPTED = objects.Condition(type="Accepted", status=True, reason="Accepted")
 _PROGRAMMED: Final = "Programmed"
 _NOBODY: Final = ledger.Counts()
+_REMEMBERED: Final = 4
+"""States of one object: of a change before it and after it, and of the one before that."""
 RESOLVED = objects.Condition(type="ResolvedRefs", status=True, reason="ResolvedRefs")
 
 
@@ -54,24 +57,45 @@ def compute(
         words: Who refused an object, and how, where that is known.
         memo: Remembers the states; of thousands of objects a count concerns a few.
     """
-    known = (memory.Memo() if memo is None else memo).mapped
-    given = {key: (config, conditions.get(key, ())) for key, config in observed.items()}
-    facts = {
-        key: (one, counts.get(key, _NOBODY), words.get(key, ""))
-        for key, one in known(_told, "", given).items()
+    given = memory.Memo() if memo is None else memo
+    found = given.group(_all_told, "", observed, conditions)
+    of = counts.get
+    states = {
+        key: one.states.get(of(key, _NOBODY)) or _state(one, of(key, _NOBODY))
+        for key, one in found.items()
     }
-    return known(_state, "", facts)
+    for key in words.keys() & found.keys():
+        states[key] = _with_words(found[key], of(key, _NOBODY), words[key])
+    return states
 
 
-class _Told(NamedTuple):
-    """All of an object's state that no proxy has a part in."""
+class _Told:
+    """All of an object's state that no proxy has a part in, and what followed for some counts."""
 
-    config: objects.Config
-    accepted: objects.Condition
-    before: tuple[objects.Condition, ...]
-    """Conditions whose types stand before ``Programmed``, sorted by type."""
-    after: tuple[objects.Condition, ...]
-    """Those behind it."""
+    __slots__ = ("accepted", "after", "before", "config", "states")
+
+    def __init__(
+        self, config: objects.Config, ordered: Iterable[objects.Condition], *, accepted: bool
+    ) -> None:
+        self.config = config
+        self.accepted = accepted
+        self.before: list[objects.Condition] = []
+        """Conditions whose types stand before ``Programmed``, sorted by type."""
+        self.after: list[objects.Condition] = []
+        """Those behind it."""
+        self.states: dict[ledger.Counts, ObjectState] = {}
+        """Thousands of objects share a resource, and go from one count to another and back."""
+        for condition in ordered:
+            (self.before if condition.type < _PROGRAMMED else self.after).append(condition)
+
+
+def _all_told(
+    memo: memory.Memo,
+    observed: Mapping[keys.ObjectKey, objects.Config],
+    conditions: Mapping[keys.ObjectKey, tuple[objects.Condition, ...]],
+) -> Mapping[keys.ObjectKey, _Told]:
+    facts = {key: (config, conditions.get(key, ())) for key, config in observed.items()}
+    return memo.mapped(_told, "", facts)
 
 
 def _told(facts: tuple[objects.Config, tuple[objects.Condition, ...]]) -> _Told:
@@ -81,20 +105,21 @@ def _told(facts: tuple[objects.Config, tuple[objects.Condition, ...]]) -> _Told:
         grouped.setdefault(condition.type, []).append(condition)
     by_type = {ACCEPTED.type: ACCEPTED, RESOLVED.type: RESOLVED}
     by_type.update((name, status.merged(found)) for name, found in grouped.items())
-    ordered = sorted(by_type.items())
-    return _Told(
-        config,
-        by_type[ACCEPTED.type],
-        tuple(condition for name, condition in ordered if name < _PROGRAMMED),
-        tuple(condition for name, condition in ordered if name > _PROGRAMMED),
-    )
+    ordered = (by_type[name] for name in sorted(by_type))
+    return _Told(config, ordered, accepted=by_type[ACCEPTED.type].status)
 
 
-def _state(facts: tuple[_Told, ledger.Counts, str]) -> ObjectState:
-    """Made of thousands of objects at once, where these share a resource that changes."""
-    told, counts, words = facts
+def _state(told: _Told, counts: ledger.Counts) -> ObjectState:
+    """Remembered, and made of thousands of objects at once where it is not."""
+    if len(told.states) >= _REMEMBERED:
+        told.states.clear()
+    state = told.states[counts] = _with_words(told, counts, "")
+    return state
+
+
+def _with_words(told: _Told, counts: ledger.Counts, words: str) -> ObjectState:
     config = told.config
-    programmed = _programmed(told.accepted, counts, words=words)
+    programmed = _programmed(told.accepted, counts, words)
     return ObjectState(
         key=config.key,
         generation=config.meta.generation,
@@ -105,10 +130,13 @@ def _state(facts: tuple[_Told, ledger.Counts, str]) -> ObjectState:
     )
 
 
+@functools.lru_cache(maxsize=1024)
 def _programmed(
-    accepted: objects.Condition, counts: ledger.Counts, *, words: str
+    accepted: bool,  # noqa: FBT001  a cache is looked up by positions
+    counts: ledger.Counts,
+    words: str,
 ) -> objects.Condition:
-    if not accepted.status:
+    if not accepted:
         return _not_programmed(
             "NotAccepted",
             "the object is not accepted, so its present generation is in force nowhere",

@@ -5,6 +5,7 @@ from pilothouse.api.config.v1alpha1 import route_rule_pb2
 from pilothouse.config import codec, objects
 from pilothouse.model import keys
 from pilothouse.rollout import ledger
+from pilothouse.routing import memo as memory
 from pilothouse_discovery import statuses
 
 KEY = keys.ObjectKey("RouteRule", "default", "reviews")
@@ -54,3 +55,33 @@ def test_only_what_changed_is_news() -> None:
     assert statuses.difference(old, old) == ((), ())
     assert statuses.difference(old, new) == ((new[KEY],), ())
     assert statuses.difference(old, {}) == ((), (KEY,))
+
+
+def test_who_goes_from_one_count_to_another_and_back_has_the_state_from_before() -> None:
+    """Of thousands of objects behind one resource, nothing is made twice for each change."""
+    memo = memory.Memo()
+    seen = []
+    for acked in (1, 0, 1):
+        memo = memo.next()
+        counts = {KEY: ledger.Counts(needed=1, acked=acked)}
+        seen.append(statuses.compute(OBSERVED, {}, counts, memo=memo)[KEY])
+
+    assert seen[0] is seen[2]
+    assert seen[0] != seen[1]
+
+
+def test_what_is_remembered_is_what_would_be_made() -> None:
+    """Whatever counts and words came before, and whether the object is another one by now."""
+    memo = memory.Memo()
+    other = {KEY: codec.make(KEY, route_rule_pb2.RouteRuleSpec(), source="files", generation=4)}
+    warning = objects.Condition(type="Shadowed", status=True, reason="Lost", message="x")
+    for step in range(40):
+        memo = memo.next()
+        observed = OBSERVED if step % 3 else other
+        found = {KEY: (warning,) if step % 7 else ()}
+        counts = {KEY: ledger.Counts(needed=9, acked=step % 6, refused=step % 2)}
+        words = {KEY: f"node {step % 4}: no"} if step % 5 else {}
+
+        remembered = statuses.compute(observed, found, counts, words=words, memo=memo)
+
+        assert remembered == statuses.compute(observed, found, counts, words=words)

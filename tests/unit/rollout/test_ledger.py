@@ -72,3 +72,31 @@ def test_an_object_whose_resource_was_taken_away_is_pending() -> None:
     new = _snapshot(("a", b"1", RULE))
 
     assert ledger.count({_position(new, old): 1})[RULE] == ledger.Counts(needed=1, acked=0)
+
+
+def test_an_object_behind_two_layers_of_a_target_is_needed_once() -> None:
+    """Layers are shared, and what is in several of one proxy's is still one proxy's."""
+    shared = resources.Layer.of(
+        resources.Resource.of(ROUTE, name, b"1", origins=(RULE, OTHER)) for name in ("a", "b")
+    )
+    own = [
+        resources.Layer.of((resources.Resource.of(ROUTE, name, b"1", origins=(RULE,)),))
+        for name in ("c", "d", "e")
+    ]
+    alone = resources.Snapshot.of((shared,))
+    both = resources.Snapshot.of((shared, own[0]))
+    three = resources.Snapshot.of((own[1], shared, own[2]))
+    groups = {_position(alone, alone): 1, _position(both, both): 10, _position(three, three): 100}
+
+    counted = ledger.count(groups)
+
+    assert counted == dict.fromkeys((OTHER, RULE), ledger.Counts(needed=111, acked=111))
+
+
+def test_what_a_proxy_does_not_need_it_does_not_lack() -> None:
+    """Somebody else needs an object whose resource one proxy is to give up."""
+    old = _snapshot(("a", b"1", RULE), ("b", b"1", OTHER))
+    new = _snapshot(("a", b"1", RULE))
+    groups = {_position(new, old, refused=True): 1, _position(old, old): 5}
+
+    assert ledger.count(groups)[OTHER] == ledger.Counts(needed=5, acked=5)
