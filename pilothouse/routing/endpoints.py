@@ -7,6 +7,8 @@ of places.
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
@@ -34,7 +36,7 @@ def layer(
     """
     shapes = memo.group(_shapes, "", mesh, uses, scoped, placed)
     found = memo.joined_group(_service, "", shapes, endpoints)
-    return plan.Layer(endpoints=tuple([one for some in found.values() for one in some]))
+    return plan.Layer(endpoints=tuple(itertools.chain.from_iterable(found.values())))
 
 
 _Shape = tuple[tuple[plan.ClusterKey, str], ...]
@@ -141,13 +143,30 @@ def spoken(port: registry.Port) -> Spoken:
     return "udp" if port.protocol == registry.AppProtocol.UDP else "tcp"
 
 
-ByAddress = Mapping[tuple[str, str], Mapping[keys.ServiceKey, tuple[tuple[ServedPort, ...], ...]]]
-"""The ports that serve a namespace at an address, by service; a port may be there twice."""
+_Place = tuple[str, str]
+_Ports = Mapping[keys.ServiceKey, tuple[tuple[ServedPort, ...], ...]]
+"""By service; a port may be there twice."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ByAddress:
+    """The ports that serve at each address.
+
+    Compared by identity: comparing a hundred thousand addresses costs more than to find what
+    changed among them, and nobody remembers anything by all of them.
+    """
+
+    places: Mapping[_Place, _Ports]
+    """By namespace and address."""
+
+    def get(self, place: _Place, default: _Ports) -> _Ports:
+        """Those at one address."""
+        return self.places.get(place, default)
 
 
 def by_address(memo: memory.Memo, mesh: catalogue.Catalogue, endpoints: Endpoints) -> ByAddress:
     """The ports that serve at each address."""
-    return memo.turned("", memo.joined(_served, "", mesh.entries, endpoints))
+    return ByAddress(memo.turned("", memo.joined(_served, "", mesh.entries, endpoints)))
 
 
 def _served(

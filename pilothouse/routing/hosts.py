@@ -117,6 +117,14 @@ def pods(
     headless = memo.leaf(_headless, "", mesh)
     of_services = memo.joined(_of_service, "", headless, endpoints)
     of_workloads = memo.leaf(_workload_networks, "", workloads)
+    return memo.leaf(_known, "", of_services, of_workloads)
+
+
+_Found = Mapping[keys.ServiceKey, tuple[tuple[str, ...], tuple[str, ...]]]
+"""Names of pods, and their networks, by service."""
+
+
+def _known(of_services: _Found, of_workloads: frozenset[str]) -> Pods:
     networks = {one for _, some in of_services.values() for one in some}
     return Pods(
         named=tuple([(key, names) for key, (names, _) in of_services.items() if names]),

@@ -13,6 +13,7 @@ looks at a whole mapping at once, and `Memo.turned` keeps an index of one.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple, cast
@@ -216,11 +217,9 @@ def _changed(before: Mapping[K, V], now: Mapping[K, V], *, steady: bool) -> list
     if now is before:
         return []
     if steady:
-        return [
-            key
-            for (key, value), old in zip(now.items(), before.values(), strict=True)
-            if value is not old and value != old
-        ]
+        # Without a step of Python's for each: this is what a change costs in a large mesh.
+        others = itertools.compress(now, map(operator.is_not, now.values(), before.values()))
+        return [key for key in others if now[key] != before[key]]
     return [key for key, value in now.items() if key not in before or before[key] != value]
 
 
