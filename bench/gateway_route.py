@@ -2,7 +2,11 @@
 """One rule among many of a gateway gets a new route, and requests flow through a real Envoy.
 
 Measured from the write of the file to the first answer of the new route, while others ask an old
-route all the time. The client asks anew as soon as it is refused, so its own pace is in the time.
+route all the time. The client asks anew a millisecond after it is refused, so its own pace is in
+the time.
+
+The floor below it is what Envoy takes: the same resources again, finished before the clock starts
+and served by the same protocol from this process, with nothing to watch, to read or to plan.
 """
 
 from __future__ import annotations
@@ -13,18 +17,22 @@ import contextlib
 import pathlib
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
-import aiohttp
-from aiohttp import web
-
-from bench import meshes, processes, results
+from bench import finished, meshes, processes, requests, results
 from pilothouse.adapters import process
 from pilothouse.envoy import bootstrap
 from pilothouse.model import proxy
 
 NAME = "gateway-route"
 SECONDS = 60.0
+PAUSE = 0.001
+"""Seconds between an answer and the next request, of the load and of who waits for the route."""
+REST = 0.2
+"""Seconds between two changes, where nobody can say whether the server rests."""
+_NODE = proxy.NodeId(role=proxy.Role.GATEWAY, address="127.0.0.1", name="edge", namespace="default")
+_LABELS = (("app", "edge"),)
 
 
 async def run(chosen: argparse.Namespace, say: results.Say) -> list[results.Row]:
@@ -34,38 +42,70 @@ async def run(chosen: argparse.Namespace, say: results.Say) -> list[results.Row]
     except process.EnvoyNotFoundError as error:
         say(f"gateway-route is left out: {error}")
         return []
-    return [await _size(rules, min(chosen.rounds, 10), say) for rules in chosen.rules]
+    rounds = chosen.rounds
+    return [
+        await size(rules, rounds, say) for rules in chosen.rules for size in (_pilothouse, _floor)
+    ]
 
 
-async def _size(rules: int, rounds: int, say: results.Say) -> results.Row:
-    with tempfile.TemporaryDirectory(prefix="pilothouse-bench-") as scratch:
-        folder = pathlib.Path(scratch)
-        gateway = processes.free_address()
-        async with _backend() as port:
-            config = folder / "config"
-            _write(config, rules, port=int(gateway.rpartition(":")[2]), backend=port)
-            async with (
-                processes.discovery(config) as server,
-                _envoy(folder, server.address),
-                aiohttp.ClientSession(f"http://{gateway}") as session,
-            ):
-                await _answers(session, "h1.example", "/")
-                say(f"gateway route: {rules} rules; {rounds} changes")
-                load = _Load(session)
-                task = asyncio.create_task(load.run())
-                seconds = []
-                for number in range(rounds):
-                    path = f"/new{number}"
-                    began = time.perf_counter()
-                    meshes.replace(config / "changing.yaml", _rule(0, path))
-                    await _answers(session, "h0.example", path)
-                    seconds.append(time.perf_counter() - began)
-                    # Not back to back: each change shall find the server at rest.
-                    await server.quiet()
-                task.cancel()
-                await asyncio.wait((task,))
+async def _pilothouse(rules: int, rounds: int, say: results.Say) -> results.Row:
+    gateway = processes.free_address()
+    async with _scene(rules, gateway) as folder:
+        config = folder / "config"
+        async with processes.discovery(config) as server, _envoy(folder, server.address):
+
+            async def change(number: int) -> None:
+                meshes.replace(config / "changing.yaml", _rule(0, _path(number)))
+
+            say(f"gateway route: {rules} rules; {rounds} changes")
+            # Not back to back: each change shall find the server at rest.
+            return await _measure("pilothouse", rules, rounds, gateway, change, server.quiet)
+
+
+async def _floor(rules: int, rounds: int, say: results.Say) -> results.Row:
+    gateway = processes.free_address()
+    async with _scene(rules, gateway) as folder:
+        texts = [(folder / "config" / name).read_text() for name in ("mesh.yaml", "rules.yaml")]
+        made = finished.Finished(proxy.Proxy(id=_NODE, labels=_LABELS, bind_address="127.0.0.1"))
+        made.make([*texts, _rule(0, "/old")])
+        for number in range(rounds):
+            made.make([*texts, _rule(0, _path(number))])
+        async with made.served() as server, _envoy(folder, server):
+
+            async def change(_number: int) -> None:
+                made.give_next()
+
+            say(f"gateway route, Envoy alone: {rules} rules; {rounds} changes")
+            return await _measure(
+                "Envoy alone", rules, rounds, gateway, change, lambda: asyncio.sleep(REST)
+            )
+
+
+async def _measure(
+    who: str,
+    rules: int,
+    rounds: int,
+    gateway: str,
+    change: Callable[[int], Coroutine[Any, Any, None]],
+    rest: Callable[[], Coroutine[Any, Any, None]],
+) -> results.Row:
+    waiting, asking = requests.Client(gateway), requests.Client(gateway)
+    await _answers(waiting, "h1.example", "/")
+    load = _Load(asking)
+    task = asyncio.create_task(load.run())
+    seconds = []
+    for number in range(rounds):
+        began = time.perf_counter()
+        await change(number)
+        await _answers(waiting, "h0.example", _path(number))
+        seconds.append(time.perf_counter() - began)
+        await rest()
+    task.cancel()
+    await asyncio.wait((task,))
+    waiting.close()
+    asking.close()
     return results.Row(
-        sizes={"rules": rules},
+        sizes={"server": who, "rules": rules},
         measures={
             **results.spread("new route answers", seconds),
             "requests meanwhile": load.sent,
@@ -73,6 +113,20 @@ async def _size(rules: int, rounds: int, say: results.Say) -> results.Row:
         },
         command=results.command(NAME, rules=rules, rounds=rounds),
     )
+
+
+@contextlib.asynccontextmanager
+async def _scene(rules: int, gateway: str) -> AsyncIterator[pathlib.Path]:
+    """A folder with a configuration, and the application that its routes lead to."""
+    with tempfile.TemporaryDirectory(prefix="pilothouse-bench-") as scratch:
+        folder = pathlib.Path(scratch)
+        async with requests.application() as port:
+            _write(folder / "config", rules, port=int(gateway.rpartition(":")[2]), backend=port)
+            yield folder
+
+
+def _path(number: int) -> str:
+    return f"/new{number}"
 
 
 def _rule(number: int, path: str) -> str:
@@ -101,60 +155,32 @@ def _write(config: pathlib.Path, rules: int, *, port: int, backend: int) -> None
 class _Load:
     """One request after another to a route that stays."""
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self._session = session
+    def __init__(self, client: requests.Client) -> None:
+        self._client = client
         self.sent = self.failed = 0
 
     async def run(self) -> None:
         while True:
             self.sent += 1
-            self.failed += not await _asked(self._session, "h1.example", "/")
-            await asyncio.sleep(0.001)
+            self.failed += not await self._client.get("h1.example", "/")
+            await asyncio.sleep(PAUSE)
 
 
-async def _asked(session: aiohttp.ClientSession, host: str, path: str) -> bool:
-    try:
-        async with session.get(path, headers={"Host": host}) as answer:
-            await answer.read()
-            return answer.status == 200
-    except aiohttp.ClientError:
-        return False
-
-
-async def _answers(session: aiohttp.ClientSession, host: str, path: str) -> None:
+async def _answers(client: requests.Client, host: str, path: str) -> None:
     async with asyncio.timeout(SECONDS):
-        while not await _asked(session, host, path):  # noqa: ASYNC110 - Envoy cannot call us
-            await asyncio.sleep(0.001)
-
-
-@contextlib.asynccontextmanager
-async def _backend() -> AsyncIterator[int]:
-    """An application that answers everything; the value is its port."""
-
-    async def answer(_request: web.BaseRequest) -> web.Response:
-        return web.Response(text="ok")
-
-    runner = web.ServerRunner(web.Server(answer))
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+        while not await client.get(host, path):  # noqa: ASYNC110 - Envoy cannot call us
+            await asyncio.sleep(PAUSE)
 
 
 @contextlib.asynccontextmanager
 async def _envoy(folder: pathlib.Path, discovery: str) -> AsyncIterator[None]:
     parameters = bootstrap.BootstrapParameters(
-        node_id=proxy.NodeId(
-            role=proxy.Role.GATEWAY, address="127.0.0.1", name="edge", namespace="default"
-        ),
+        node_id=_NODE,
         cluster="edge.default",
         version="bench",
         discovery=bootstrap.parse_address(discovery),
         admin=bootstrap.UnixSocket(str(folder / "admin")),
-        labels=(("app", "edge"),),
+        labels=_LABELS,
         bind_address="127.0.0.1",
         delta=True,
     )
