@@ -21,7 +21,7 @@ def listening(port: int, *, shared: bool) -> socket.socket:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         one.bind(("127.0.0.1", port))
-        one.listen(8)
+        one.listen(64)  # the kernel may give most clients to one
     except OSError:
         one.close()
         raise
