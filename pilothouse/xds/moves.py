@@ -66,21 +66,27 @@ _MOST = 3
 """Layers that a move replaces at most; it is remembered with the first of them."""
 
 
-Way = tuple[MutableMapping[Hashable, Move], Hashable]
-"""Where a move is remembered, and by what."""
+Way = tuple[MutableMapping[Hashable, Move], tuple[Hashable, ...]]
+"""Where moves between two snapshots are remembered, and by what beside the wishes."""
+_ways: memo.Pairs[resources.Snapshot, Way | None] = memo.Pairs()
 
 
-def way(old: resources.Snapshot, new: resources.Snapshot, asked: Wishes) -> Way | None:
-    """The way of a stream with these wishes; None where too much is replaced to be remembered."""
+def way(old: resources.Snapshot, new: resources.Snapshot) -> Way | None:
+    """The way from one to the other; None where too much is replaced to be remembered."""
+    found = _ways.of(old, new)
+    if not found:
+        found[""] = _way(old, new)
+    return found[""]
+
+
+def _way(old: resources.Snapshot, new: resources.Snapshot) -> Way | None:
     if len(old.layers) != len(new.layers):
         return None
     layers = zip(old.layers, new.layers, strict=True)
     replaced = [pair for pair in layers if pair[0] is not pair[1]]
-    if len(replaced) == 1:
-        return _moves.of(*replaced[0]), asked
-    if 0 < len(replaced) <= _MOST:
-        return _moves.of(*replaced[0]), (asked, *replaced[1:])
-    return None
+    if not 0 < len(replaced) <= _MOST:
+        return None
+    return _moves.of(*replaced[0]), tuple(replaced[1:])
 
 
 _Firsts = dict[frozenset[str], content.Content | None]

@@ -99,6 +99,8 @@ class Stream(stepping.Steps):
         self._default_type = default_type
         self._wishes: moves.Wishes | None = None
         """What the client asks for, once it was looked at since the last change."""
+        self._resting = False
+        """True when nothing has been said by anybody since the client was seen to be at rest."""
         self._early: dict[str, set[str]] = {}
         """Type URL to names that changed resources refer to, which were written before the type was
         asked for, to a client that had others before."""
@@ -121,19 +123,23 @@ class Stream(stepping.Steps):
         if snapshot is old:
             return
         way = None
-        if old is not None and self._rests():
-            if self._wishes is None:
-                self._wishes = moves.wishes(self._states)
-            way = moves.way(old, snapshot, self._wishes)
+        if old is not None and (self._resting or self._rests()):
+            self._resting = True
+            way = moves.way(old, snapshot)
         if way is None:
+            self._resting = False
             self.target = snapshot
             self._route()
             return
-        known, key = way
+        if self._wishes is None:
+            self._wishes = moves.wishes(self._states)
+        known, more = way
+        key = (self._wishes, *more) if more else self._wishes
         move = known.get(key)
         if move is not None:
             self._follow(move, snapshot)
             return
+        self._resting = False
         self.target = snapshot
         self._route()
         if self.current is snapshot:
@@ -178,6 +184,8 @@ class Stream(stepping.Steps):
     @property
     def in_sync(self) -> bool:
         """True when the client has acknowledged the whole target."""
+        if self._resting:
+            return True
         if self.target is None or self.current is not self.target or self._dirty:
             return False
         # No generator: this is asked of every stream at every change and answer, as is `idle`.
@@ -189,6 +197,8 @@ class Stream(stepping.Steps):
     @property
     def idle(self) -> bool:
         """True when nothing is to be written and no answer is awaited."""
+        if self._resting:
+            return True
         if self._dirty:
             return False
         for state in self._states.values():  # noqa: SIM110  as above
@@ -199,10 +209,7 @@ class Stream(stepping.Steps):
     @property
     def refusals(self) -> Mapping[str, str]:
         """Type to the client's words, where what it refused is still what it shall hold."""
-        for state in self._states.values():
-            if state.refused is not None:
-                break
-        else:
+        if self._resting:
             return _NO_REFUSALS  # as nearly always
         return {
             url: state.error for url, state in self._states.items() if state.refused is not None
@@ -276,7 +283,9 @@ class Stream(stepping.Steps):
         self.target = self.current = target
         if move.reached:
             self._settled = target
-        self._dirty.update(move.contents)
+        if move.contents:
+            self._resting = False
+            self._dirty.update(move.contents)
         for url, state in self._states.items():
             if url not in move.contents:
                 state.held = state.acked = target
@@ -360,6 +369,7 @@ class Stream(stepping.Steps):
 
     def _state(self, type_url: str) -> tuple[type_state.TypeState, bool]:
         """The state of the type that a request is about, and whether it is new."""
+        self._resting = False
         known = self._states.get(type_url)
         if known is not None:
             return known, False

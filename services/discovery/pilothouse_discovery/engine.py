@@ -299,8 +299,10 @@ class Engine:
     def _push(
         self, client: clients.Client, snapshot: resources.Snapshot, *, traceparent: str = ""
     ) -> bool:
+        new = snapshot is not client.session.stream.target
         pending = client.push(snapshot, traceparent=traceparent)
-        self._progress.moved(client)
+        if new:
+            self._progress.moved(client)
         return pending
 
     def _serve_sources(self) -> None:
