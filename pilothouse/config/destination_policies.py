@@ -144,19 +144,21 @@ def _connection_pool(where: str, section: destination_policy_pb2.ConnectionPool)
         yield from checks.duration(f"{where}.idleTimeout", section.idle_timeout)
     yield from ranges.times(where, section, "max_duration")
     yield from ranges.number(where, section, "max_concurrent_streams", least=1, most=2**31 - 1)
-    keepalive = section.tcp_keepalive
-    yield from ranges.number(
-        f"{where}.tcpKeepalive", keepalive, "probes", least=1, most=_MAX_PROBES
-    )
-    for field in ("time", "interval"):
-        if keepalive.HasField(field):
-            time = checks.in_nanoseconds(getattr(keepalive, field))
-            seconds, rest = divmod(time, scalars.NANOSECONDS)
-            if rest or not 1 <= seconds <= _MAX_KEEPALIVE:
-                wrong = f"must be whole seconds, from 1s to {_MAX_KEEPALIVE}s"
-                yield from checks.broken(f"{where}.tcpKeepalive.{field}", wrong)
+    yield from keepalive(f"{where}.tcpKeepalive", section.tcp_keepalive)
     if section.HasField("http2_keepalive"):
         at = f"{where}.http2Keepalive"
         if not section.http2_keepalive.HasField("interval"):
             yield from checks.broken(f"{at}.interval", "is required")
         yield from ranges.times(at, section.http2_keepalive, "interval", "timeout")
+
+
+def keepalive(where: str, section: destination_policy_pb2.TcpKeepalive) -> checks.Found:
+    """Every rule that TCP keepalive breaks, wherever it stands."""
+    yield from ranges.number(where, section, "probes", least=1, most=_MAX_PROBES)
+    for field in ("time", "interval"):
+        if section.HasField(field):
+            time = checks.in_nanoseconds(getattr(section, field))
+            seconds, rest = divmod(time, scalars.NANOSECONDS)
+            if rest or not 1 <= seconds <= _MAX_KEEPALIVE:
+                wrong = f"must be whole seconds, from 1s to {_MAX_KEEPALIVE}s"
+                yield from checks.broken(f"{where}.{field}", wrong)

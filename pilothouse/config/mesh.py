@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from pilothouse.api.config.v1alpha1 import mesh_config_pb2, route_rule_pb2
-from pilothouse.config import checks, http_actions, syntax
+from pilothouse.config import checks, destination_policies, http_actions, ranges, syntax
 
 
 def check_config(spec: mesh_config_pb2.MeshConfigSpec) -> checks.Found:
@@ -17,6 +17,8 @@ def check_config(spec: mesh_config_pb2.MeshConfigSpec) -> checks.Found:
         yield from checks.required("spec.accessLog.path", spec.access_log.path, _file)
     if spec.HasField("retry"):
         yield from http_actions.retry("spec.retry", route_rule_pb2.HttpRoute(retry=spec.retry))
+    yield from ranges.times("spec", spec, "connect_timeout")
+    yield from destination_policies.keepalive("spec.tcpKeepalive", spec.tcp_keepalive)
 
 
 def _file(value: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from pilothouse.model import keys
 from pilothouse.model import services as registry
@@ -21,6 +22,7 @@ from pilothouse.routing import (
 from pilothouse.routing import memo as memory
 
 ByLabels = Mapping[keys.Labels, parsed.Policy]
+UNSAID: Final = parsed.Connecting()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +39,11 @@ class Policies:
     """True when some policy names a secret."""
     zoned: bool = False
     """True when some policy weighs zones."""
+    otherwise: parsed.Connecting = UNSAID
+    """What holds where no policy says it."""
 
 
-def arrange(policies: tuple[parsed.Policy, ...]) -> Policies:
+def arrange(policies: tuple[parsed.Policy, ...], otherwise: parsed.Connecting = UNSAID) -> Policies:
     """Arrange policies; of several in one namespace for the same endpoints the oldest counts."""
     producers: dict[parsed.Ref, dict[keys.Labels, parsed.Policy]] = {}
     consumers: dict[str, dict[parsed.Ref, dict[keys.Labels, parsed.Policy]]] = {}
@@ -64,14 +68,28 @@ def arrange(policies: tuple[parsed.Policy, ...]) -> Policies:
         zoned=any(
             isinstance(sections.get("locality"), upstreams.ZoneAwareness) for sections in said
         ),
+        otherwise=otherwise,
     )
 
 
-def settings(applying: tuple[parsed.Policy, ...], port: int) -> upstreams.Settings:
-    """Merge policies for a port by whole section; the first that sets a section wins it."""
+def settings(
+    applying: tuple[parsed.Policy, ...], port: int, otherwise: parsed.Connecting = UNSAID
+) -> upstreams.Settings:
+    """Merge policies for a port by whole section; the first that sets a section wins it.
+
+    What the mesh says ``otherwise`` is no section: keepalive goes into whichever pool there is.
+    """
     merged = upstreams.Sections()
+    if otherwise.timeout_ms is not None:
+        merged["connect_timeout_ms"] = otherwise.timeout_ms
     for policy in reversed(applying):
         merged.update(policy.at(port))
+    if otherwise.tcp_keepalive is not None:
+        pool = merged.get("connection_pool", upstreams.DEFAULTS.connection_pool)
+        if pool.tcp_keepalive is None:
+            merged["connection_pool"] = dataclasses.replace(
+                pool, tcp_keepalive=otherwise.tcp_keepalive
+            )
     return upstreams.Settings(**merged) if merged else upstreams.DEFAULTS
 
 
@@ -115,8 +133,9 @@ def build(
         key: The key, with or without scope.
         origins: The rules for whose sake it is there.
     """
+    otherwise = directory.policies.otherwise
     if key == hosts.ASKED:
-        return memo.leaf(_asked, key, origins)
+        return memo.leaf(_asked, key, origins, otherwise)
     if key.service is None:
         raise KeyError(key)
     target = parsed.Ref(key.external, key.service)
@@ -124,15 +143,17 @@ def build(
     shared = directory.policies.producers.get(target, NO_POLICIES)
     if key.external:
         external = directory.claims.externals[key.service]
-        return memo.leaf(_external, key, key, external, applying(own, shared, ()))
+        return memo.leaf(_external, key, key, external, applying(own, shared, ()), otherwise)
     entry = directory.mesh.entries[key.service]
     if entry.service.external_name is not None:
         outside = directory.aliases.outside[key.service]
-        return memo.leaf(_outside, key, key, entry, outside, applying(own, shared, ()))
+        found = applying(own, shared, ())
+        return memo.leaf(_outside, key, key, entry, outside, found, otherwise)
     ports = entry.ports
     # A port that is HTTP by the word of a rule only is plain HTTP/1.1.
     http2 = any(http.http2 for http in ports if http.number == key.port)
-    return memo.leaf(cluster, key, key, http2, applying(own, shared, key.labels), origins)
+    found = applying(own, shared, key.labels)
+    return memo.leaf(cluster, key, key, http2, found, origins, otherwise)
 
 
 def cluster(
@@ -140,19 +161,31 @@ def cluster(
     http2: bool,  # noqa: FBT001  a memo's functions take positions
     policies: tuple[parsed.Policy, ...],
     origins: plan.Origins,
+    otherwise: parsed.Connecting = UNSAID,
 ) -> plan.Cluster:
     """A cluster of mesh endpoints."""
     return plan.Cluster(
         key=key,
         http2=http2,
-        settings=settings(policies, key.port),
-        origins=routes.merge_origins(origins, *(policy.origins for policy in policies)),
+        settings=settings(policies, key.port, otherwise),
+        origins=_origins(origins, policies, otherwise),
     )
 
 
-def _asked(origins: plan.Origins) -> plan.Cluster:
+def _origins(
+    whose: plan.Origins, policies: tuple[parsed.Policy, ...], otherwise: parsed.Connecting
+) -> plan.Origins:
+    return routes.merge_origins(whose, *(policy.origins for policy in policies), otherwise.origins)
+
+
+def _asked(origins: plan.Origins, otherwise: parsed.Connecting) -> plan.Cluster:
     """The cluster whose address is the host that is asked for."""
-    return plan.Cluster(key=hosts.ASKED, resolution="asked", origins=origins)
+    return plan.Cluster(
+        key=hosts.ASKED,
+        resolution="asked",
+        settings=settings((), hosts.ASKED.port, otherwise),
+        origins=_origins(origins, (), otherwise),
+    )
 
 
 def _outside(
@@ -160,6 +193,7 @@ def _outside(
     entry: catalogue.Entry,
     host: str,
     policies: tuple[parsed.Policy, ...],
+    otherwise: parsed.Connecting,
 ) -> plan.Cluster:
     """The cluster of a host outside that has an alias."""
     port = next(one for one in hosts.outside_ports(entry.service) if one.number == key.port)
@@ -169,16 +203,19 @@ def _outside(
         resolution="static" if catalogue.is_ip(host) else "dns",
         addresses=(plan.Address(host=host, port=target),),
         http2=catalogue.speaks_http2(port),
-        settings=settings(policies, key.port),
-        origins=routes.merge_origins(*(policy.origins for policy in policies)),
+        settings=settings(policies, key.port, otherwise),
+        origins=_origins((), policies, otherwise),
     )
 
 
 def _external(
-    key: plan.ClusterKey, external: parsed.External, policies: tuple[parsed.Policy, ...]
+    key: plan.ClusterKey,
+    external: parsed.External,
+    policies: tuple[parsed.Policy, ...],
+    otherwise: parsed.Connecting,
 ) -> plan.Cluster:
     target = next(port.target for port in external.ports if port.number == key.port)
-    chosen = settings(policies, key.port)
+    chosen = settings(policies, key.port, otherwise)
     health = chosen.health_check
     if health is not None and isinstance(health.check, upstreams.HttpCheck):
         # The endpoints know their service by its own name, not by the one it has in the mesh.
@@ -190,7 +227,7 @@ def _external(
         resolution="static" if external.static else "dns",
         addresses=tuple(plan.Address(host=host, port=target) for host in external.addresses),
         settings=chosen,
-        origins=routes.merge_origins(external.origins, *(policy.origins for policy in policies)),
+        origins=_origins(external.origins, policies, otherwise),
     )
 
 
@@ -258,7 +295,8 @@ def rescoped(
             for key in keys_of(target, mesh, claims, uses):
                 own = applying(by_target[target], shared, key.labels)
                 theirs = applying(NO_POLICIES, shared, key.labels)
-                if settings(own, key.port) != settings(theirs, key.port):
+                chosen = settings(own, key.port, policies.otherwise)
+                if chosen != settings(theirs, key.port, policies.otherwise):
                     changed = found.setdefault(client, {})
                     changed[key] = dataclasses.replace(key, scope=client)
     return found

@@ -13,6 +13,7 @@ from pilothouse.routing import (
     catalogue,
     clusters,
     extra_hosts,
+    parsed,
     plan,
     routes,
     rules,
@@ -147,7 +148,9 @@ def _base_clusters(
                 for entry in entries
             ]
         )
-        found += memo.group(_service_clusters, namespace, entries, policies)
+        found += memo.group(
+            _service_clusters, namespace, entries, policies, directory.policies.otherwise
+        )
     merged = dict(_merged(extra))
     found += [
         clusters.build(memo, directory, key, origins=origins) for key, origins in merged.items()
@@ -230,6 +233,7 @@ def _service_clusters(
     memo: memory.Memo,
     entries: tuple[catalogue.Entry, ...],
     policies: tuple[clusters.ByLabels, ...],
+    otherwise: parsed.Connecting,
 ) -> tuple[plan.Cluster, ...]:
     return tuple(
         memo.leaf(
@@ -239,6 +243,7 @@ def _service_clusters(
             http.http2,
             clusters.applying(clusters.NO_POLICIES, shared, ()),
             (),
+            otherwise,
         )
         for entry, shared in zip(entries, policies, strict=True)
         for http in entry.reached

@@ -7,7 +7,7 @@ from typing import cast
 
 from pilothouse.api.config.v1alpha1 import mesh_config_pb2
 from pilothouse.config import objects
-from pilothouse.routing import http_actions, parsed, plan, readers
+from pilothouse.routing import http_actions, parsed, plan, policies, readers
 
 _DEFAULT_OTLP_PORT = 4317
 _Spec = mesh_config_pb2.MeshConfigSpec
@@ -27,7 +27,17 @@ def defaults(config: objects.Config) -> parsed.MeshDefaults:
         )
         if spec.HasField("access_log")
         else None,
+        connecting=_connecting(spec, readers.origins(config.meta)),
         origins=readers.origins(config.meta),
+    )
+
+
+def _connecting(spec: _Spec, origins: plan.Origins) -> parsed.Connecting:
+    timeout, keepalive = spec.HasField("connect_timeout"), spec.HasField("tcp_keepalive")
+    return parsed.Connecting(
+        timeout_ms=readers.milliseconds(spec.connect_timeout) if timeout else None,
+        tcp_keepalive=policies.keepalive(spec.tcp_keepalive) if keepalive else None,
+        origins=origins if timeout or keepalive else (),
     )
 
 

@@ -305,6 +305,16 @@ class Gateway:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Connecting:
+    """How connections to services and hosts outside are made, where no policy says it."""
+
+    timeout_ms: int | None = None
+    tcp_keepalive: upstreams.TcpKeepalive | None = None
+    origins: plan.Origins = ()
+    """Empty where nothing is said."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MeshDefaults:
     """What holds where nothing else is said."""
 
@@ -313,6 +323,7 @@ class MeshDefaults:
     retry: plan.Retry | None = dataclasses.field(default_factory=plan.Retry)
     """Of routes that do not say when they retry."""
     access_log: plan.AccessLog | None = None
+    connecting: Connecting = Connecting()
     origins: plan.Origins = ()
 
 

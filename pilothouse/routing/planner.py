@@ -97,7 +97,9 @@ class Mesh:
         self._objects = found
         self._gateways = shared.leaf(indexes.by_key, "", found.gateways)
         self._attachments = shared.group(rules.attach, "", bound, self._gateways)
-        self._policies = shared.leaf(clusters.arrange, "", found.policies)
+        self._policies = shared.leaf(
+            clusters.arrange, "", found.policies, found.defaults.connecting
+        )
         self._directory = shared.leaf(indexes.directory, "", mesh, claims, self._policies, aliases)
         pods = shared.group(hosts.pods, "", mesh, state.endpoints, state.workloads)
         self._bound = bound

@@ -194,15 +194,19 @@ def _connection_pool(
         "proxy_protocol": _PROXY_PROTOCOLS[section.proxy_protocol],
     }
     if section.HasField("tcp_keepalive"):
-        asked = _given(section.tcp_keepalive)
-        given["tcp_keepalive"] = upstreams.TcpKeepalive(
-            probes=asked.get("probes"),
-            time_s=section.tcp_keepalive.time.seconds or None,
-            interval_s=section.tcp_keepalive.interval.seconds or None,
-        )
+        given["tcp_keepalive"] = keepalive(section.tcp_keepalive)
     if section.HasField("http2_keepalive"):
         given["http2_keepalive"] = upstreams.Http2Keepalive(**_given(section.http2_keepalive))
     return upstreams.ConnectionPool(**given)
+
+
+def keepalive(section: destination_policy_pb2.TcpKeepalive) -> upstreams.TcpKeepalive:
+    """Read TCP keepalive, of a policy or of the mesh's defaults."""
+    return upstreams.TcpKeepalive(
+        probes=section.probes if section.HasField("probes") else None,
+        time_s=section.time.seconds or None,
+        interval_s=section.interval.seconds or None,
+    )
 
 
 def _locality(section: destination_policy_pb2.LocalityPolicy) -> upstreams.Locality | None:

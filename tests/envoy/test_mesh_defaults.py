@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a MeshConfig says, at a sidecar: the access log, retries, and hosts nobody speaks of."""
+"""What a MeshConfig says, at a sidecar: the log, retries, connections, hosts nobody speaks of."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import json
@@ -15,7 +16,7 @@ import aiohttp
 import pytest
 
 from pilothouse.config import validation
-from tests.support import backends, meshes, stream_worlds, waiting
+from tests.support import backends, meshes, sockets, stream_worlds, waiting
 
 pytestmark = pytest.mark.envoy
 
@@ -142,6 +143,59 @@ async def test_retries_of_routes_that_do_not_say():
         assert await made.ask("web", "/") == 503
         retried = await made.world.envoy.stat("cluster.outbound|80||web/default.upstream_rq_retry")
         assert retried == 6
+
+
+async def test_connections_are_given_up_in_the_time_of_the_mesh():
+    """Where no policy says it: one that does waits on."""
+    patient = meshes.policy("own", "{service: own, connectTimeout: 30s}")
+    with sockets.deaf() as port:
+        nobody = [meshes.endpoint(sockets.LOOPBACK, port, "http-80")]
+        async with place() as made:
+            await made.give(
+                "{connectTimeout: 100ms}",
+                meshes.service("own", 80),
+                patient,
+                own=nobody,
+                web=nobody,
+            )
+            waits = asyncio.create_task(made.ask("own"))
+            try:
+                cluster = "cluster.outbound|80||{}/default.upstream_cx_{}"
+                stat = made.world.envoy.stat
+                await waiting.eventually(lambda: stat(cluster.format("own", "active")))
+                assert await made.ask("web") == 503
+                assert await stat(cluster.format("web", "connect_timeout")) > 0
+                assert await stat(cluster.format("own", "connect_timeout")) == 0
+                assert not waits.done()
+            finally:
+                waits.cancel()
+                await asyncio.wait((waits,))
+
+
+async def test_idle_connections_are_probed_by_the_time_of_the_mesh():
+    """Also where a policy says something else of connections; its own time goes before."""
+    async with contextlib.AsyncExitStack() as stack:
+        made = await stack.enter_async_context(place())
+        others = {
+            name: await stack.enter_async_context(backends.backend(name))
+            for name in ("own", "less")
+        }
+        there = {
+            name: [meshes.endpoint(sockets.LOOPBACK, one.port, "http-80")]
+            for name, one in others.items()
+        }
+        await made.give(
+            "{tcpKeepalive: {time: 600s}}",
+            meshes.service("own", 80),
+            meshes.service("less", 80),
+            meshes.policy("own", "{service: own, connectionPool: {tcpKeepalive: {time: 90s}}}"),
+            meshes.policy("less", "{service: less, connectionPool: {idleTimeout: 60s}}"),
+            **there,
+        )
+        for backend, most in ((made.web, 600), (others["less"], 600), (others["own"], 90)):
+            assert await made.ask(backend.name) == 200
+            (due,) = [time for time in sockets.keepalive_timers(backend.port) if time > 0]
+            assert most - 60 < due <= most
 
 
 async def test_hosts_that_nothing_speaks_of():

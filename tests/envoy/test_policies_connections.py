@@ -4,7 +4,6 @@
 import asyncio
 import contextlib
 import dataclasses
-import pathlib
 from collections.abc import AsyncIterator
 
 import grpc.aio
@@ -13,7 +12,15 @@ import pytest_asyncio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from pilothouse.model import services
-from tests.support import backends, envoy_plans, grpc_health_servers, meshes, policy_worlds, waiting
+from tests.support import (
+    backends,
+    envoy_plans,
+    grpc_health_servers,
+    meshes,
+    policy_worlds,
+    sockets,
+    waiting,
+)
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
 
@@ -191,13 +198,6 @@ async def test_tcp_asks_whether_an_idle_peer_is_still_there(world: Pools):
     """The kernel has a keepalive timer for the connection, due at the policy's time."""
     await world.reached("probed")
     await world.reached("plain")
-    timers = [due for due in _keepalive_timers(world.backend.port) if due > 0]
+    timers = [due for due in sockets.keepalive_timers(world.backend.port) if due > 0]
     assert len(timers) == 1
     assert 500 < timers[0] <= 600
-
-
-def _keepalive_timers(port: int) -> list[float]:
-    """Seconds until the keepalive timers of connections to a port are due."""
-    rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    timers = [row[5].split(":") for row in rows if row[2] == f"0100007F:{port:04X}"]
-    return [int(due, 16) / 100 for kind, due in timers if kind == "02"]

@@ -7,13 +7,12 @@ Each is shown by what happens first, never by a clock.
 import asyncio
 import contextlib
 import dataclasses
-import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from tests.support import backends, envoy_plans, policy_worlds, waiting
+from tests.support import backends, policy_worlds, sockets, waiting
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
 
@@ -42,21 +41,6 @@ class Late(policy_worlds.World):
     """It is asked how it is, and holds its answer back when told."""
 
 
-@contextlib.contextmanager
-def _deaf() -> Iterator[int]:
-    """A port whose queue is full: who connects gets no answer at all."""
-    with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(socket.socket())
-        listening.bind((envoy_plans.LOOPBACK, 0))
-        listening.listen(0)
-        address = listening.getsockname()
-        for _ in range(8):
-            waiting_one = stack.enter_context(socket.socket())
-            waiting_one.settimeout(0)
-            waiting_one.connect_ex(address)
-        yield address[1]
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[Late]:
     async with contextlib.AsyncExitStack() as stack:
@@ -65,7 +49,7 @@ async def world() -> AsyncIterator[Late]:
         bad.status = 503
         asked = await stack.enter_async_context(backends.backend("asked"))
         asked.release.set()
-        deaf = stack.enter_context(_deaf())
+        deaf = stack.enter_context(sockets.deaf())
         inside = await stack.enter_async_context(
             policy_worlds.running(
                 {

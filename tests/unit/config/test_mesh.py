@@ -21,6 +21,8 @@ def broken(spec: str) -> list[str]:
         "{accessLog: {path: /dev/stdout}}",
         "{accessLog: {path: /var/log/a, format: JSON}, outboundPolicy: ALLOW_ANY}",
         "{retry: {attempts: 0}, outboundPolicy: REGISTRY_ONLY}",
+        "{connectTimeout: 1ms, tcpKeepalive: {}}",
+        "{tcpKeepalive: {probes: 127, time: 1s, interval: 32767s}}",
         "{retry: {attempts: 3, retryOn: [5xx], perTryTimeout: 1s, backOff: {base: 10ms}}}",
     ],
 )
@@ -37,6 +39,9 @@ def test_what_the_comments_allow_breaks_nothing(spec: str):
         ("{tracing: {address: a, samplingPercent: 101}}", "spec.tracing.samplingPercent: must be"),
         ("{accessLog: {}}", "spec.accessLog.path: is required"),
         ("{accessLog: {path: log}}", "spec.accessLog.path: must be an absolute path, is 'log'"),
+        ("{connectTimeout: 0s}", "spec.connectTimeout: must be greater than 0s"),
+        ("{tcpKeepalive: {probes: 0}}", "spec.tcpKeepalive.probes: must be from 1 to 127, is 0"),
+        ("{tcpKeepalive: {time: 1500ms}}", "spec.tcpKeepalive.time: must be whole seconds"),
         ("{retry: {attempts: 11}}", "spec.retry.attempts: must be at most 10, is 11"),
         ("{retry: {retryOn: [never]}}", "spec.retry.retryOn[0]: must be one of"),
     ],

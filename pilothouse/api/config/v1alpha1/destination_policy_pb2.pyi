@@ -115,7 +115,7 @@ class DestinationPolicySpec(_message.Message):
 
     @_builtins.property
     def connect_timeout(self) -> _duration_pb2.Duration:
-        """Time to open a connection, in whole milliseconds. Unset means 10 s. Greater than 0."""
+        """Time to open a connection, in whole milliseconds. Unset means that of the MeshConfig, or 10 s. Greater than 0."""
 
     @_builtins.property
     def load_balancer(self) -> Global___LoadBalancer:
@@ -529,7 +529,7 @@ class ConnectionPool(_message.Message):
 
     @_builtins.property
     def tcp_keepalive(self) -> Global___TcpKeepalive:
-        """Finds out by TCP whether the other side of an idle connection is still there. Unset means that nobody asks."""
+        """Finds out by TCP whether the other side of an idle connection is still there. Unset means as the MeshConfig says, or that nobody asks."""
 
     @_builtins.property
     def http2_keepalive(self) -> Global___Http2Keepalive:

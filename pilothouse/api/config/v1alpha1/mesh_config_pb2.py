@@ -23,28 +23,30 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from pilothouse.api.config.v1alpha1 import destination_policy_pb2 as pilothouse_dot_api_dot_config_dot_v1alpha1_dot_destination__policy__pb2
 from pilothouse.api.config.v1alpha1 import metadata_pb2 as pilothouse_dot_api_dot_config_dot_v1alpha1_dot_metadata__pb2
 from pilothouse.api.config.v1alpha1 import route_rule_pb2 as pilothouse_dot_api_dot_config_dot_v1alpha1_dot_route__rule__pb2
 from pilothouse.api.status.v1alpha1 import status_pb2 as pilothouse_dot_api_dot_status_dot_v1alpha1_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n0pilothouse/api/config/v1alpha1/mesh_config.proto\x12\x1epilothouse.api.config.v1alpha1\x1a-pilothouse/api/config/v1alpha1/metadata.proto\x1a/pilothouse/api/config/v1alpha1/route_rule.proto\x1a+pilothouse/api/status/v1alpha1/status.proto\"\xc0\x01\n\nMeshConfig\x12<\n\x08metadata\x18\x01 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.ObjectMeta\x12<\n\x04spec\x18\x02 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.MeshConfigSpec\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32&.pilothouse.api.status.v1alpha1.Status\"\x95\x03\n\x0eMeshConfigSpec\x12=\n\x07tracing\x18\x01 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.ProxyTracing\x12=\n\naccess_log\x18\x02 \x01(\x0b\x32).pilothouse.api.config.v1alpha1.AccessLog\x12\x38\n\x05retry\x18\x03 \x01(\x0b\x32).pilothouse.api.config.v1alpha1.HttpRetry\x12V\n\x0foutbound_policy\x18\x04 \x01(\x0e\x32=.pilothouse.api.config.v1alpha1.MeshConfigSpec.OutboundPolicy\"s\n\x0eOutboundPolicy\x12\x1f\n\x1bOUTBOUND_POLICY_UNSPECIFIED\x10\x00\x12!\n\x1dOUTBOUND_POLICY_REGISTRY_ONLY\x10\x01\x12\x1d\n\x19OUTBOUND_POLICY_ALLOW_ANY\x10\x02\"\x9f\x01\n\tAccessLog\x12\x0c\n\x04path\x18\x01 \x01(\t\x12@\n\x06\x66ormat\x18\x02 \x01(\x0e\x32\x30.pilothouse.api.config.v1alpha1.AccessLog.Format\"B\n\x06\x46ormat\x12\x16\n\x12\x46ORMAT_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x46ORMAT_TEXT\x10\x01\x12\x0f\n\x0b\x46ORMAT_JSON\x10\x02\"o\n\x0cProxyTracing\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x11\n\x04port\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x1d\n\x10sampling_percent\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\x07\n\x05_portB\x13\n\x11_sampling_percentb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n0pilothouse/api/config/v1alpha1/mesh_config.proto\x12\x1epilothouse.api.config.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x37pilothouse/api/config/v1alpha1/destination_policy.proto\x1a-pilothouse/api/config/v1alpha1/metadata.proto\x1a/pilothouse/api/config/v1alpha1/route_rule.proto\x1a+pilothouse/api/status/v1alpha1/status.proto\"\xc0\x01\n\nMeshConfig\x12<\n\x08metadata\x18\x01 \x01(\x0b\x32*.pilothouse.api.config.v1alpha1.ObjectMeta\x12<\n\x04spec\x18\x02 \x01(\x0b\x32..pilothouse.api.config.v1alpha1.MeshConfigSpec\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32&.pilothouse.api.status.v1alpha1.Status\"\x8e\x04\n\x0eMeshConfigSpec\x12=\n\x07tracing\x18\x01 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.ProxyTracing\x12=\n\naccess_log\x18\x02 \x01(\x0b\x32).pilothouse.api.config.v1alpha1.AccessLog\x12\x38\n\x05retry\x18\x03 \x01(\x0b\x32).pilothouse.api.config.v1alpha1.HttpRetry\x12V\n\x0foutbound_policy\x18\x04 \x01(\x0e\x32=.pilothouse.api.config.v1alpha1.MeshConfigSpec.OutboundPolicy\x12\x32\n\x0f\x63onnect_timeout\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x43\n\rtcp_keepalive\x18\x06 \x01(\x0b\x32,.pilothouse.api.config.v1alpha1.TcpKeepalive\"s\n\x0eOutboundPolicy\x12\x1f\n\x1bOUTBOUND_POLICY_UNSPECIFIED\x10\x00\x12!\n\x1dOUTBOUND_POLICY_REGISTRY_ONLY\x10\x01\x12\x1d\n\x19OUTBOUND_POLICY_ALLOW_ANY\x10\x02\"\x9f\x01\n\tAccessLog\x12\x0c\n\x04path\x18\x01 \x01(\t\x12@\n\x06\x66ormat\x18\x02 \x01(\x0e\x32\x30.pilothouse.api.config.v1alpha1.AccessLog.Format\"B\n\x06\x46ormat\x12\x16\n\x12\x46ORMAT_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x46ORMAT_TEXT\x10\x01\x12\x0f\n\x0b\x46ORMAT_JSON\x10\x02\"o\n\x0cProxyTracing\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x11\n\x04port\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x1d\n\x10sampling_percent\x18\x03 \x01(\x01H\x01\x88\x01\x01\x42\x07\n\x05_portB\x13\n\x11_sampling_percentb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pilothouse.api.config.v1alpha1.mesh_config_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MESHCONFIG']._serialized_start=226
-  _globals['_MESHCONFIG']._serialized_end=418
-  _globals['_MESHCONFIGSPEC']._serialized_start=421
-  _globals['_MESHCONFIGSPEC']._serialized_end=826
-  _globals['_MESHCONFIGSPEC_OUTBOUNDPOLICY']._serialized_start=711
-  _globals['_MESHCONFIGSPEC_OUTBOUNDPOLICY']._serialized_end=826
-  _globals['_ACCESSLOG']._serialized_start=829
-  _globals['_ACCESSLOG']._serialized_end=988
-  _globals['_ACCESSLOG_FORMAT']._serialized_start=922
-  _globals['_ACCESSLOG_FORMAT']._serialized_end=988
-  _globals['_PROXYTRACING']._serialized_start=990
-  _globals['_PROXYTRACING']._serialized_end=1101
+  _globals['_MESHCONFIG']._serialized_start=315
+  _globals['_MESHCONFIG']._serialized_end=507
+  _globals['_MESHCONFIGSPEC']._serialized_start=510
+  _globals['_MESHCONFIGSPEC']._serialized_end=1036
+  _globals['_MESHCONFIGSPEC_OUTBOUNDPOLICY']._serialized_start=921
+  _globals['_MESHCONFIGSPEC_OUTBOUNDPOLICY']._serialized_end=1036
+  _globals['_ACCESSLOG']._serialized_start=1039
+  _globals['_ACCESSLOG']._serialized_end=1198
+  _globals['_ACCESSLOG_FORMAT']._serialized_start=1132
+  _globals['_ACCESSLOG_FORMAT']._serialized_end=1198
+  _globals['_PROXYTRACING']._serialized_start=1200
+  _globals['_PROXYTRACING']._serialized_end=1311
 # @@protoc_insertion_point(module_scope)

@@ -8,8 +8,10 @@ Defaults of the whole mesh.
 """
 
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from pilothouse.api.config.v1alpha1 import destination_policy_pb2 as _destination_policy_pb2
 from pilothouse.api.config.v1alpha1 import metadata_pb2 as _metadata_pb2
 from pilothouse.api.config.v1alpha1 import route_rule_pb2 as _route_rule_pb2
 from pilothouse.api.status.v1alpha1 import status_pb2 as _status_pb2
@@ -93,6 +95,8 @@ class MeshConfigSpec(_message.Message):
     ACCESS_LOG_FIELD_NUMBER: _builtins.int
     RETRY_FIELD_NUMBER: _builtins.int
     OUTBOUND_POLICY_FIELD_NUMBER: _builtins.int
+    CONNECT_TIMEOUT_FIELD_NUMBER: _builtins.int
+    TCP_KEEPALIVE_FIELD_NUMBER: _builtins.int
     outbound_policy: Global___MeshConfigSpec.OutboundPolicy.ValueType
     """What a sidecar does with requests for hosts that nothing speaks of. In YAML `REGISTRY_ONLY` or `ALLOW_ANY`. Unset means `REGISTRY_ONLY`."""
     @_builtins.property
@@ -107,6 +111,18 @@ class MeshConfigSpec(_message.Message):
     def retry(self) -> _route_rule_pb2.HttpRetry:
         """How requests are retried by routes that do not say it themselves. Unset means two retries where the request provably was not processed."""
 
+    @_builtins.property
+    def connect_timeout(self) -> _duration_pb2.Duration:
+        """Time to open a connection to a service or to a host outside, in whole milliseconds, where no DestinationPolicy says it. Unset means 10 s.
+        Greater than 0.
+        """
+
+    @_builtins.property
+    def tcp_keepalive(self) -> _destination_policy_pb2.TcpKeepalive:
+        """Finds out by TCP whether the other side of an idle connection to a service or to a host outside is still there, where no
+        DestinationPolicy says how. Unset means that nobody asks.
+        """
+
     def __init__(
         self,
         *,
@@ -114,10 +130,12 @@ class MeshConfigSpec(_message.Message):
         access_log: Global___AccessLog | None = ...,
         retry: _route_rule_pb2.HttpRetry | None = ...,
         outbound_policy: Global___MeshConfigSpec.OutboundPolicy.ValueType = ...,
+        connect_timeout: _duration_pb2.Duration | None = ...,
+        tcp_keepalive: _destination_policy_pb2.TcpKeepalive | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["access_log", b"access_log", "retry", b"retry", "tracing", b"tracing"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["access_log", b"access_log", "connect_timeout", b"connect_timeout", "retry", b"retry", "tcp_keepalive", b"tcp_keepalive", "tracing", b"tracing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_log", b"access_log", "outbound_policy", b"outbound_policy", "retry", b"retry", "tracing", b"tracing"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_log", b"access_log", "connect_timeout", b"connect_timeout", "outbound_policy", b"outbound_policy", "retry", b"retry", "tcp_keepalive", b"tcp_keepalive", "tracing", b"tracing"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
