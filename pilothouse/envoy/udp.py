@@ -29,8 +29,6 @@ def proxy(chain: plan.Chain) -> listener_components_pb2.ListenerFilter:
     action.typed_config.CopyFrom(
         wire.packed(route_pb2.Route(cluster=names.cluster_or_none(chain.serves.cluster)))
     )
-    if chain.serves.access_log is not None:
-        made.access_log.append(access_logs.message(chain.serves.access_log))
     # Datagrams of one client go to one endpoint also where the cluster's balancer hashes.
     made.hash_policies.add().source_ip = True
     if chain.serves.access_log is not None:

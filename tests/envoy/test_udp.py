@@ -33,7 +33,7 @@ def layer(address: str, port: int, serves: plan.Udp) -> plan.Layer:
 
 
 async def test_sessions_are_logged_and_end(tmp_path: pathlib.Path) -> None:
-    """A session that is idle for so long is over, and then it is a line of the log."""
+    """A session that is idle for so long is over, and then it is one line of the log."""
     log = plan.AccessLog(path=str(tmp_path / "log"), json=True)
     serves = plan.Udp(cluster=envoy_plans.key("echo"), idle_timeout_ms=200, access_log=log)
     async with wired.wired() as made, tcp_backends.udp_backend("echo") as backend:
@@ -48,6 +48,7 @@ async def test_sessions_are_logged_and_end(tmp_path: pathlib.Path) -> None:
                 lambda: (tmp_path / "log").read_text().splitlines(), what="a line"
             )
         assert json.loads(lines[0])["endpoint"] == f"127.0.0.1:{backend.port}", lines
+        assert len(lines) == len(set(lines))
 
 
 async def test_datagrams_to_nowhere_are_dropped() -> None:
