@@ -81,11 +81,7 @@ class Sender:
 
         ``base`` is one that it is probably much like.
         """
-        if snapshot is resources.Snapshot.EMPTY:
-            return 0
-        known = self._snapshots.number(snapshot)
-        if known is None and self._theirs is not None:
-            known = self._theirs.snapshots.number(snapshot)
+        known = self.number(snapshot)
         if known is not None:
             return known
         likes = base.layers if base is not None else ()
@@ -99,6 +95,15 @@ class Sender:
         self._snapshots.add(snapshot, number)
         self._send(messages.Snapshot(number, layers))
         return number
+
+    def number(self, snapshot: resources.Snapshot) -> int | None:
+        """The number of a snapshot, if it is known there."""
+        if snapshot is resources.Snapshot.EMPTY:
+            return 0
+        known = self._snapshots.number(snapshot)
+        if known is None and self._theirs is not None:
+            known = self._theirs.snapshots.number(snapshot)
+        return known
 
     def tidy(self) -> None:
         """Tell what has gone here, and will not be named again."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import grpc
@@ -142,21 +142,28 @@ class Link:
         """Everything there is to say, the newest target of each client at the time it is told."""
         self._sender.tidy()
         while self._out or self._targets:
-            while self._targets and len(self._out) < messages.CHUNK:
-                session = next(iter(self._targets))
-                self._tell_target(session, self._targets.pop(session))
+            self._out += self._tell_targets(messages.CHUNK - len(self._out))
             chunk = self._out[: messages.CHUNK]
             del self._out[: messages.CHUNK]
             yield chunk
 
-    def _tell_target(self, session: remote.RemoteSession, traceparent: str) -> None:
-        target = session.stream.target
-        if target is None or session.number not in self._sessions:
-            return
-        base = session.sent[-1][1] if session.sent else self._like()
-        number = self._sender.snapshot(target, base)
-        session.tell(number, target)
-        self._out.append(messages.Target(session.number, number, traceparent))
+    def _tell_targets(self, room: int) -> list[messages.Target]:
+        """What so many clients shall hold, once for all that shall hold the same."""
+        alike: dict[tuple[int, str], list[int]] = {}
+        while self._targets and room > 0:
+            room -= 1
+            session = next(iter(self._targets))
+            traceparent = self._targets.pop(session)
+            target = session.stream.target
+            if target is None or session.number not in self._sessions:
+                continue
+            number = self._sender.number(target)
+            if number is None:
+                base = session.sent[-1][1] if session.sent else self._like()
+                number = self._sender.snapshot(target, base)
+            session.tell(number, target)
+            alike.setdefault((number, traceparent), []).append(session.number)
+        return [messages.Target(tuple(clients), *told) for told, clients in alike.items()]
 
     def _like(self) -> resources.Snapshot | None:
         """What some client was told: a newcomer's target is most likely similar."""
@@ -223,33 +230,53 @@ class Link:
         self._host.opened(session)
 
     def _moved(self, message: messages.Moved) -> None:
-        session = self._sessions.get(message.client)
-        if session is None:
-            return
-        target = session.told_of(message.target)
-        known = session.stream.position.places
-        session.stream.position = remote.Position(
-            target=target,
-            arrived=message.arrived,
-            idle=message.idle,
-            in_sync=message.in_sync,
-            places={
-                place.type_url: self._place(place, known.get(place.type_url))
-                for place in (messages.TypePlace(*fields) for fields in message.places)
-            },
-        )
         found: list[streams.Event] = [
             streams.Nacked(type_url=url, nonce=nonce, message=words)
             for url, nonce, words in message.refused
         ]
         found += [streams.Stale(type_url=url, nonce=nonce) for url, nonce in message.stale]
-        self._host.events(session, tuple(found))
+        events = tuple(found)
+        told = [messages.TypePlace(*fields) for fields in message.places]
+        shared: dict[resources.Snapshot | None, remote.Position] = {}
+        for number in message.clients:
+            session = self._sessions.get(number)
+            if session is None:
+                continue
+            target = session.told_of(message.target)
+            position = shared.get(target)
+            if position is None:
+                position, same = self._position(message, told, target, session.stream.position)
+                if same:
+                    shared[target] = position
+            session.stream.stand(position)
+            self._host.events(session, events)
 
-    def _place(self, told: messages.TypePlace, known: remote.Place | None) -> remote.Place:
-        acked = self._receiver.snapshot(told.acked)
-        if acked is None:  # gone here: it was nobody's target any more
-            acked = known.acked if known is not None else resources.Snapshot.EMPTY
-        return remote.Place(acked=acked, refusal=told.refusal, claimed=told.claimed)
+    def _position(
+        self,
+        message: messages.Moved,
+        told: Sequence[messages.TypePlace],
+        target: resources.Snapshot | None,
+        known: remote.Position,
+    ) -> tuple[remote.Position, bool]:
+        """Where a client stands, and whether all that are told of with it stand there too."""
+        places, same = {}, True
+        for one in told:
+            acked = self._receiver.snapshot(one.acked)
+            if acked is None:  # gone here: it was nobody's target any more
+                same = False
+                before = known.places.get(one.type_url)
+                acked = before.acked if before is not None else resources.Snapshot.EMPTY
+            places[one.type_url] = remote.Place(
+                acked=acked, refusal=one.refusal, claimed=one.claimed
+            )
+        position = remote.Position(
+            target=target,
+            arrived=message.arrived,
+            idle=message.idle,
+            in_sync=message.in_sync,
+            places=places,
+        )
+        return position, same
 
     def _closed(self, message: messages.Closed) -> None:
         session = self._sessions.pop(message.client, None)

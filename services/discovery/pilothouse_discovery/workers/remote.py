@@ -38,48 +38,56 @@ class Position:
     in_sync: bool = False
     places: Mapping[str, Place] = dataclasses.field(default_factory=dict)
     """By type URL, in the order in which the client asked for them."""
+    refusals: Mapping[str, str] = dataclasses.field(init=False)
+    """Type URL to the client's words, where it refused what it shall hold."""
+
+    def __post_init__(self) -> None:
+        """Look once at what is asked several times for each client that stands here."""
+        refused = {
+            url: place.refusal for url, place in self.places.items() if place.refusal is not None
+        }
+        object.__setattr__(self, "refusals", refused)
 
 
 class RemoteStream:
-    """Implements `sessions.Stream`."""
+    """Implements `sessions.Stream`. What is told changes once a change, and is asked for often."""
+
+    __slots__ = ("current", "idle", "in_sync", "limit", "position", "refusals", "target", "told")
 
     def __init__(self) -> None:
         """A stream that was just opened."""
         self.limit: int | None = None  # its worker sets its own
         self.target: resources.Snapshot | None = None
-        self.position = Position()
         self.told: tuple[status.TypeStatus, ...] = ()
         """How each type stood when the worker was asked last."""
-
-    @property
-    def _known(self) -> bool:
-        return self.position.target is self.target
-
-    @property
-    def current(self) -> resources.Snapshot:
+        self.current = resources.Snapshot.EMPTY
         """The target, once it is being delivered."""
-        if self.target is not None and self._known and self.position.arrived:
-            return self.target
-        return resources.Snapshot.EMPTY
-
-    @property
-    def in_sync(self) -> bool:
+        self.in_sync = False
         """True when the client has acknowledged the whole target."""
-        return self.target is not None and self._known and self.position.in_sync
-
-    @property
-    def idle(self) -> bool:
+        self.idle = True
         """True when nothing is to be written and no answer is awaited."""
-        return self._known and self.position.idle
+        self.stand(Position())
 
-    @property
-    def refusals(self) -> Mapping[str, str]:
-        """Type URL to the client's words, where it refused what it shall hold."""
-        return {
-            url: place.refusal
-            for url, place in self.position.places.items()
-            if place.refusal is not None
-        }
+    def aim(self, target: resources.Snapshot) -> None:
+        """Take a new target."""
+        self.target = target
+        self._compare()
+
+    def stand(self, position: Position) -> None:
+        """Take what the worker tells."""
+        self.position = position
+        self.refusals = position.refusals
+        self._compare()
+
+    def _compare(self) -> None:
+        position, target = self.position, self.target
+        if position.target is not target:
+            self.current, self.in_sync, self.idle = resources.Snapshot.EMPTY, False, False
+            return
+        self.idle = position.idle
+        if target is not None:
+            self.current = target if position.arrived else resources.Snapshot.EMPTY
+            self.in_sync = position.in_sync
 
     @property
     def subscribed(self) -> tuple[str, ...]:
@@ -132,7 +140,7 @@ class RemoteSession:
     def push(self, snapshot: resources.Snapshot, *, traceparent: str = "") -> None:
         """Make this what the client shall hold."""
         if snapshot is not self.stream.target:
-            self.stream.target = snapshot
+            self.stream.aim(snapshot)
             self._push(self, traceparent)
 
     def end(self, code: grpc.StatusCode, message: str) -> None:

@@ -12,6 +12,7 @@ import collections
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import grpc
 import structlog
@@ -24,6 +25,10 @@ from pilothouse_discovery.workers import library, messages
 _LOG = structlog.get_logger(__name__)
 
 Asked = Callable[["Reporter", bytes], bytes]
+
+PAUSE = 0.003
+"""Seconds between two times that the parent is told something: where clients stand is told for all
+that moved meanwhile, and the first of them at once."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -169,13 +174,16 @@ class Reporter:
                 raise ValueError(f"a parent does not say {type(message).__name__}")
 
     def _target(self, message: messages.Target) -> None:
-        client = self._clients.get(message.client)
         snapshot = self._receiver.snapshot(message.snapshot)
-        if client is None or snapshot is None:
+        if snapshot is None:
             return  # it has gone meanwhile
-        client.session.push(snapshot, traceparent=message.traceparent)
-        if client.session.stream.idle:
-            self._look_again(client)  # else the client's answer does: nothing is known before it
+        for number in message.clients:
+            client = self._clients.get(number)
+            if client is None:
+                continue  # likewise
+            client.session.push(snapshot, traceparent=message.traceparent)
+            if client.session.stream.idle:
+                self._look_again(client)  # else its answer does: nothing is known before that
 
     async def _write(self) -> None:
         try:
@@ -185,6 +193,8 @@ class Reporter:
                 for chunk in self._chunks():
                     self._writer.write(messages.encode(chunk))
                     await self._writer.drain()
+                # What comes next is told together with what comes soon after.
+                await asyncio.sleep(PAUSE)
         except ConnectionError:
             return  # the reader sees it too
 
@@ -195,37 +205,46 @@ class Reporter:
             self._sizes.clear()
             self._out.append(messages.Sent(sizes))
         while self._out or self._moved:
-            while self._moved and len(self._out) < messages.CHUNK:
-                client = next(iter(self._moved))
-                del self._moved[client]
-                self._out.append(self._report(client))
+            self._out += self._reports(messages.CHUNK - len(self._out))
             chunk = self._out[: messages.CHUNK]
             del self._out[: messages.CHUNK]
             yield chunk
 
-    def _report(self, client: Client) -> messages.Moved:
+    def _reports(self, room: int) -> list[messages.Moved]:
+        """Where so many clients stand, once for all that stand in the same place."""
+        alike: dict[tuple[Any, ...], list[int]] = {}
+        while self._moved and room > 0:
+            room -= 1
+            client = next(iter(self._moved))
+            del self._moved[client]
+            alike.setdefault(self._standing(client), []).append(client.number)
+        return [messages.Moved(tuple(clients), *standing) for standing, clients in alike.items()]
+
+    def _standing(self, client: Client) -> tuple[Any, ...]:
+        """What is told of a client: a `messages.Moved` but for whom it is about."""
         stream = client.session.stream
         target = stream.target
         refusals = stream.refusals
         agreed = target if stream.in_sync else None
         number = None if target is None else self._sender.snapshot(target, None)
-        refused, client.refused = tuple(client.refused), []
-        stale, client.stale = tuple(client.stale), []
-        return messages.Moved(
-            client.number,
-            number,
-            stream.current is target,
-            stream.idle,
-            agreed is not None,
-            tuple(
+        refused: tuple[tuple[str, str, str], ...] = ()
+        stale: tuple[tuple[str, str], ...] = ()
+        if client.refused:
+            refused, client.refused = tuple(client.refused), []
+        if client.stale:
+            stale, client.stale = tuple(client.stale), []
+        places = tuple(
+            [
                 (
                     url,
-                    self._sender.snapshot(agreed or stream.acked(url), target),
+                    number
+                    if agreed is not None
+                    else self._sender.snapshot(stream.acked(url), target),
                     refusals.get(url),
                     stream.claimed(url),
                 )
                 for url in stream.subscribed
-            ),
-            refused,
-            stale,
+            ]
         )
+        arrived = stream.current is target
+        return number, arrived, stream.idle, agreed is not None, places, refused, stale

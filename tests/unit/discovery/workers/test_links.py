@@ -123,6 +123,67 @@ async def test_a_slow_worker_is_told_the_newest_target_only() -> None:
     assert talk.writer.closed
 
 
+async def test_what_is_the_same_for_many_is_said_once() -> None:
+    """One target for all of them, and one report of those that stand in the same place."""
+    talk = Talk()
+    talk.writer.free.set()
+    node = base_pb2.Node(id="n").SerializeToString()
+    opened = [messages.Opened(number, node, "peer") for number in range(1, 2 * messages.CHUNK)]
+    await talk.hear(*opened)
+    everybody = talk.host.sessions
+    target, other = cluster(1), cluster(2)
+    for session in everybody[1:]:
+        session.push(target)
+    everybody[0].push(other)
+    await talk.hear()
+    told = [one for one in talk.writer.said() if isinstance(one, messages.Target)]
+    assert len(told) <= 4  # a frame speaks of so many and no more
+    numbers = [number for one in told for number in one.clients]
+    assert sorted(numbers) == list(range(1, 2 * messages.CHUNK))
+    (theirs,) = {one.snapshot for one in told if 2 in one.clients}
+    places = ((URL, theirs, None, False),)
+    standing = {"target": theirs, "arrived": True, "idle": True, "in_sync": True, "places": places}
+    clients = tuple(range(1, 2 * messages.CHUNK))
+    await talk.hear(messages.Moved(clients=clients, **standing))  # type: ignore[arg-type]
+    assert all(session.stream.in_sync for session in everybody[1:])
+    assert all(session.stream.acked(URL) is target for session in everybody[1:])
+    assert not everybody[0].stream.in_sync  # it was never told that target
+    assert talk.host.noted == [()] * len(everybody)
+    talk.reader.feed_eof()
+    await talk.running
+
+
+async def test_who_holds_something_that_is_gone_stands_where_it_stood() -> None:
+    """Each by itself, though they are told of together."""
+    talk = Talk()
+    talk.writer.free.set()
+    first, second = await talk.open(1), await talk.open(2)
+    held = {first: cluster(1), second: cluster(2)}
+    numbers = {}
+    for session, target in held.items():
+        session.push(target)
+        await talk.hear()
+        numbers[session] = [
+            one.snapshot for one in talk.writer.said() if isinstance(one, messages.Target)
+        ][-1]
+    for session, number in numbers.items():
+        place = ((URL, number, None, False),)
+        client = (talk.host.sessions.index(session) + 1,)
+        await talk.hear(messages.Moved(client, number, True, True, True, place))  # noqa: FBT003
+    target = cluster(3)
+    for session in (first, second):
+        session.push(target)
+    await talk.hear()
+    told = [one for one in talk.writer.said() if isinstance(one, messages.Target)][-1]
+    assert told.clients == (1, 2)
+    unknown = ((URL, 10_000, None, False),)
+    moved = messages.Moved((1, 2), told.snapshot, True, True, False, unknown)  # noqa: FBT003
+    await talk.hear(moved)
+    assert [session.stream.acked(URL) for session in (first, second)] == list(held.values())
+    talk.reader.feed_eof()
+    await talk.running
+
+
 async def test_what_a_worker_tells_is_what_the_host_is_told() -> None:
     """Positions, refusals, sizes and ends."""
     talk = Talk()
@@ -140,7 +201,7 @@ async def test_what_a_worker_tells_is_what_the_host_is_told() -> None:
             worker.take(one)
     (number,) = numbers
     moved = messages.Moved(
-        client=1,
+        clients=(1,),
         target=number,
         arrived=True,
         idle=True,

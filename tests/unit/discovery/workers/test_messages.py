@@ -15,9 +15,9 @@ SAID: list[messages.Message] = [
     messages.Resource(7, "t", "näme", "v", b"\x00\xff", (("u", "other"),), b""),
     messages.Layer(8, 0, (("t", "gone"),), (7,)),
     messages.Snapshot(9, (8, 0)),
-    messages.Target(1, 9, "00-a-b-01"),
+    messages.Target((1, 2), 9, "00-a-b-01"),
     messages.Moved(
-        client=1,
+        clients=(1, 2),
         target=9,
         arrived=True,
         idle=False,

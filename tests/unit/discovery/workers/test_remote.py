@@ -39,7 +39,7 @@ def test_a_new_target_is_unanswered_until_the_worker_tells_of_it() -> None:
     assert one.stream.idle
     one.push(ONE, traceparent="t")
     assert (one.stream.idle, one.stream.in_sync) == (False, False)
-    one.stream.position = at(ONE)
+    one.stream.stand(at(ONE))
     assert (one.stream.idle, one.stream.in_sync) == (True, True)
     assert one.stream.current is ONE
     assert one.stream.acked(URL) is ONE
@@ -56,7 +56,7 @@ def test_a_refusal_is_told_in_the_client_s_words() -> None:
     """It is no acknowledgement, and nothing more is awaited."""
     one = session([])
     one.push(ONE)
-    one.stream.position = at(ONE, refusal="no")
+    one.stream.stand(at(ONE, refusal="no"))
     assert one.stream.refusals == {URL: "no"}
     assert one.stream.idle
     assert not one.stream.in_sync
