@@ -178,6 +178,17 @@ def gateway(
     )
 
 
+def moved(
+    before: Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]],
+    now: Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]],
+) -> frozenset[str]:
+    """The addresses of endpoints that are not the same objects, as they were and as they are."""
+    changed = [key for key, some in now.items() if before.get(key) is not some]
+    changed += [key for key in before if key not in now]
+    found = (one for key in changed for some in (before, now) for one in some.get(key, ()))
+    return frozenset(one.address for one in found)
+
+
 def _truths(
     proxy: proxies.Proxy,
     labels: keys.Labels,

@@ -43,16 +43,10 @@ from pilothouse.routing import (
     told,
     tracing,
 )
-from pilothouse.routing import (
-    conditions as findings,
-)
+from pilothouse.routing import conditions as findings
 from pilothouse.routing import memo as memory
-from pilothouse.routing import (
-    plan as plans,
-)
-from pilothouse.routing import (
-    state as states,
-)
+from pilothouse.routing import plan as plans
+from pilothouse.routing import state as states
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
@@ -132,8 +126,8 @@ class Mesh:
             () if found.tracing is None else (shared.leaf(tracing.layer, "", found.tracing),)
         )
         self._once: dict[object, object] = {}
-        self._missing: dict[proxies.Role, tuple[str, ...]] = {}
-        self._planned: dict[int, tuple[kinship.Kind, plans.ProxyPlan]] = {}
+        self._kinds: dict[int, tuple[proxies.Proxy, kinship.Kind]] = {}
+        self._planned: dict[int, plans.ProxyPlan] = {}
 
     def plan(
         self, proxy: proxies.Proxy, *, served: bool = False
@@ -149,21 +143,42 @@ class Mesh:
         role = proxy.id.role
         if role is proxies.Role.SOURCE:
             return plans.ProxyPlan(layers=())
-        missing = self._missing.get(role)
-        if missing is None:
-            found = indexes.missing(role, self.state.unsynced, self._objects.externals)
-            missing = self._missing[role] = found
+        missing = self._remembered(
+            role, lambda: indexes.missing(role, self.state.unsynced, self._objects.externals)
+        )
         if missing and not served:
             return plans.NotReady(waiting_for=missing)
-        kind = self._kind(proxy)
-        known = self._planned.get(id(kind))
+        kind = self.kind(proxy)
+        planned = self._planned.get(id(kind))
+        if planned is None:
+            planned = self._planned[id(kind)] = self._plan_of(kind)
+        return planned
+
+    def kind(self, proxy: proxies.Proxy) -> kinship.Kind:
+        """What a proxy is, if it is no source; those of one kind have one plan."""
+        # Both are kept, so that nothing else can get their identities.
+        known = self._kinds.get(id(proxy))
         if known is None:
-            # The kind is kept with it, so that nothing else can get its identity.
-            known = self._planned[id(kind)] = (kind, self._plan_of(kind))
+            known = self._kinds[id(proxy)] = (proxy, self._kind(proxy))
         return known[1]
 
+    def moved(self, before: Mesh) -> frozenset[str] | None:
+        """The addresses whose proxies may be of another kind than before; None if any may be.
+
+        It looks at what `kind` does; plans depend on more.
+        """
+        same = (
+            self._objects is before._objects
+            and self._directory is before._directory
+            and self._attachments is before._attachments
+            and self._workloads is before._workloads
+            and self._placed is before._placed
+            and self.state.unsynced == before.state.unsynced
+        )
+        return kinship.moved(before.state.endpoints, self.state.endpoints) if same else None
+
     def _kind(self, proxy: proxies.Proxy) -> kinship.Kind:
-        """What a proxy is, from what is known where it is; looked at again when that changed."""
+        """From what is known where a proxy is; looked at again when that has changed."""
         slot, compared = id(proxy), self._compared if self._placed else None
         if proxy.id.role is proxies.Role.GATEWAY:
             beside = self._services_beside(proxy)

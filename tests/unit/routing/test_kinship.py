@@ -90,6 +90,46 @@ def test_a_pod_that_comes_to_be_known_counts(looked: list[str]) -> None:
 def test_equal_kinds_are_one_object() -> None:
     """Also those that different planners found."""
     first, second = (
-        planner.Planner().update(world(a=["10.0.0.1"]))._kind(REPLICAS[1]) for _ in range(2)
+        planner.Planner().update(world(a=["10.0.0.1"])).kind(REPLICAS[1]) for _ in range(2)
     )
     assert first is second
+
+
+def test_endpoints_that_change_concern_proxies_at_their_addresses() -> None:
+    """The old ones and the new ones; those of services that stayed as they were concern nobody."""
+    stays, old, new = ((meshes.endpoint(f"10.0.{number}.1"),) for number in (0, 8, 9))
+
+    one = planner.Planner()
+    first, second, third = (
+        one.update(meshes.mesh_state(*SERVICES, endpoints=endpoints))
+        for endpoints in ({"a": stays, "b": old}, {"a": stays, "b": new}, {"a": stays})
+    )
+    assert second.moved(first) == frozenset({"10.0.8.1", "10.0.9.1"})
+    assert third.moved(second) == frozenset({"10.0.9.1"})
+    assert third.moved(third) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        meshes.mesh_state(*SERVICES, meshes.service("c")),
+        meshes.mesh_state(
+            *SERVICES,
+            meshes.gateway("edge", "{listeners: [{name: http, port: 80, protocol: HTTP}]}"),
+        ),
+        meshes.mesh_state(*SERVICES, meshes.rule("a", "{parents: [{service: a}]}")),
+        meshes.mesh_state(*SERVICES, unsynced=frozenset({"files"})),
+        meshes.mesh_state(
+            *SERVICES,
+            workloads=(services.Workload(namespace="default", name="x", addresses=("10.0.0.7",)),),
+        ),
+    ],
+    ids=["service", "gateway", "rule", "unsynced", "pod"],
+)
+def test_whatever_else_changes_may_concern_anybody(changed: state.MeshState) -> None:
+    """Then nobody is taken for what it was."""
+    one = planner.Planner()
+    before = one.update(meshes.mesh_state(*SERVICES))
+    after = one.update(changed)
+    assert after.moved(before) is None
+    assert one.update(changed).moved(after) == frozenset()
