@@ -13,13 +13,13 @@ route keeps Envoy's 503 for that.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, assert_never
 
 from pilothouse.api.envoy.config.route.v3 import route_components_pb2, route_pb2
 from pilothouse.envoy import access_logs, filters, headers, matches, wire
 from pilothouse.envoy import route_actions as actions
-from pilothouse.model import keys
 from pilothouse.routing import plan, treatment
 from pilothouse.xds import resources, types
 
@@ -72,7 +72,7 @@ def resource(
         name,
         b"".join([before, *[chunk.encoded for chunk in chunks], behind]),
         references=[(types.CLUSTER.type_url, cluster) for cluster in clusters],
-        origins=set[keys.ObjectKey]().union(*[chunk.origins for chunk in chunks]),
+        origins=itertools.chain.from_iterable([chunk.origins for chunk in chunks]),
     )
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import types as stdlib_types
-from collections.abc import Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from pilothouse.model import keys
@@ -90,7 +91,8 @@ class Resource:
             name,
             body,
             references=frozenset(references),
-            origins=tuple(sorted(set(origins))),
+            # Not a set: what comes in order, as thousands often do, is in order at once.
+            origins=tuple(sorted(dict.fromkeys(origins))),
             metadata=metadata,
             version=version,
         )
@@ -140,14 +142,33 @@ class Resource:
         return f"Resource({self.type_url.rpartition('.')[2]} {self.name!r} {self.version})"
 
 
-class Layer:
-    """An immutable set of resources that several snapshots share. Compared by identity."""
+Replaced = tuple[tuple[Resource, Resource], ...]
+"""Resources, and others of their types and names in their places."""
 
-    __slots__ = ("__weakref__", "_by_type", "_digests", "_origins", "_versions")
+
+class Layer:
+    """An immutable set of resources that several snapshots share. Compared by identity.
+
+    One that was made from another knows that, so that what is asked of both costs the difference.
+    What the answers are does not depend on it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_by_type",
+        "_digests",
+        "_made_from",
+        "_news",
+        "_origins",
+        "_versions",
+    )
 
     def __init__(self, by_type: Mapping[str, Mapping[str, Resource]]) -> None:
         """Use ``of``."""
         self._by_type = by_type
+        self._made_from: weakref.ref[Layer] | None = None
+        self._news: tuple[Resource, ...] = ()
+        """What was put in place of others; those are not kept for it."""
         self._digests: dict[str, int] = {}
         self._versions: dict[str, Mapping[str, str]] = {}
         self._origins: Mapping[keys.ObjectKey, tuple[Resource, ...]] | None = None
@@ -168,6 +189,40 @@ class Layer:
             named[resource.name] = resource
         return cls({url: _by_name(by_type[url]) for url in sorted(by_type)})
 
+    def replacing(self, replaced: Replaced) -> Layer:
+        """The same layer with some of its resources replaced.
+
+        Raises:
+            ValueError: one of them is not in it, or another one is to be in its place.
+        """
+        fresh: dict[str, dict[str, Resource]] = {}
+        for old, new in replaced:
+            if self.get(new.type_url, new.name) is not old:
+                raise ValueError(f"{old!r} cannot be replaced by {new!r}")
+            if new.type_url not in fresh:
+                fresh[new.type_url] = {**self._by_type[new.type_url]}
+            fresh[new.type_url][new.name] = new
+        layer = Layer({url: fresh.get(url, named) for url, named in self._by_type.items()})
+        layer._made_from = weakref.ref(self)
+        layer._news = tuple([new for _, new in replaced])
+        return layer
+
+    @property
+    def made_from(self) -> tuple[Layer, Replaced] | None:
+        """The layer that this one was made from by ``replacing``; None when that is gone."""
+        base = None if self._made_from is None else self._made_from()
+        if base is None:
+            return None
+        named = base._by_type  # noqa: SLF001  of its own kind
+        return base, tuple([(named[new.type_url][new.name], new) for new in self._news])
+
+    def beyond(self, known: Container[Layer]) -> Iterable[Resource]:
+        """The resources, but for those that it has from one of these layers, if it was made so."""
+        made_from = self.made_from
+        if made_from is None or made_from[0] not in known:
+            return self
+        return self._news
+
     @property
     def types(self) -> tuple[str, ...]:
         """Type URLs that it has resources of, sorted."""
@@ -185,8 +240,14 @@ class Layer:
         """Name to version of resources of one type; made at first use."""
         versions = self._versions.get(type_url)
         if versions is None:
-            named = self.resources(type_url)
-            versions = self._versions[type_url] = {one.name: one.version for one in named.values()}
+            base, replaced = self.made_from or (EMPTY_LAYER, ())
+            known = base._versions.get(type_url)  # noqa: SLF001  of its own kind
+            if known is None:
+                versions = {one.name: one.version for one in self.resources(type_url).values()}
+            else:
+                news = {new.name: new.version for _, new in replaced if new.type_url == type_url}
+                versions = {**known, **news} if news else known
+            self._versions[type_url] = versions
         return versions
 
     def digest(self, type_url: str) -> int:
@@ -197,8 +258,14 @@ class Layer:
         """
         digest = self._digests.get(type_url)
         if digest is None:
-            named = self.resources(type_url)
-            digest = self._digests[type_url] = sum(one.digest for one in named.values())
+            base, replaced = self.made_from or (EMPTY_LAYER, ())
+            digest = base._digests.get(type_url)  # noqa: SLF001  of its own kind
+            if digest is None:
+                digest = sum(one.digest for one in self.resources(type_url).values())
+            else:
+                pairs = (pair for pair in replaced if pair[1].type_url == type_url)
+                digest += sum(new.digest - old.digest for old, new in pairs)
+            self._digests[type_url] = digest
         return digest
 
     @property

@@ -25,7 +25,9 @@ class AuthoredView:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._known: dict[keys.ObjectKey, tuple[objects.Config, resources.Resource]] = {}
+        self._configs: list[objects.Config] = []
+        self._resources: list[resources.Resource] = []
+        """Of these objects, in their order."""
         self.layer = resources.Layer.of(())
 
     def update(self, configs: Iterable[objects.Config], *, traceparent: str) -> None:
@@ -33,19 +35,26 @@ class AuthoredView:
 
         What is new or changed carries the trace of the present change.
         """
-        before = self._known
-        now = {
-            config.key: known
-            if (known := before.get(config.key)) is not None
-            and (known[0] is config or known[0] == config)
-            else (config, _resource(config, traceparent))
-            for config in configs
-        }
-        fresh = [key for key, one in now.items() if before.get(key) is not one]
-        same = now.keys() == before.keys() and all(before[key][1] == now[key][1] for key in fresh)
-        if not same:
-            self.layer = resources.Layer.of(one for _, one in now.values())
-        self._known = now
+        now, before, made = [*configs], self._configs, self._resources
+        # Of thousands of objects few are others, and mostly they have the same places.
+        pairs = zip(now, before, strict=False)
+        others = [n for n, (one, old) in enumerate(pairs) if one is not old]
+        if len(now) == len(before) and all(now[n].key == before[n].key for n in others):
+            made = [*made]
+            for n in others:
+                if now[n] != before[n]:
+                    made[n] = _resource(now[n], traceparent)
+        else:
+            known = {old.key: (old, one) for old, one in zip(before, made, strict=True)}
+            made = [
+                there[1]
+                if (there := known.get(config.key)) is not None and there[0] == config
+                else _resource(config, traceparent)
+                for config in now
+            ]
+        if made != self._resources:
+            self.layer = resources.Layer.of(made)
+        self._configs, self._resources = now, made
 
 
 def _resource(config: objects.Config, traceparent: str) -> resources.Resource:

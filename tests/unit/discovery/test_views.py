@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from pilothouse.api.config.v1alpha1 import route_rule_pb2
 from pilothouse.api.status.v1alpha1 import status_pb2
-from pilothouse.config import objects
+from pilothouse.config import codec, objects
 from pilothouse.model import keys
 from pilothouse.rollout import ledger
 from pilothouse.xds import types
@@ -81,3 +82,38 @@ def test_what_is_gone_is_forgotten() -> None:
     for number in range(50):
         view.layer(states(state(f"r{number}")), source="ingress")
     assert len(view._known) <= 2
+
+
+def config(name: str, generation: int = 1) -> objects.Config:
+    key = keys.ObjectKey("RouteRule", "default", name)
+    spec = route_rule_pb2.RouteRuleSpec(hosts=[f"{name}{generation}.example"])
+    return codec.make(key, spec, source="files", generation=generation)
+
+
+def test_authored_objects_are_shown_as_they_are_whatever_came_and_went() -> None:
+    """Changed, added, taken away or moved: nothing but the trace tells what was there before."""
+    view = views.AuthoredView()
+    for names in ("abcd", "abCd", "ab", "aBcd", "bcd", "", "Abcd"):
+        now = [config(name.lower(), 1 + name.isupper()) for name in names]
+
+        view.update(now, traceparent="")
+
+        shown = {one.name: one.body for one in view.layer}
+        assert shown == {codec.encode(one)[1]: codec.encode(one)[2] for one in now}
+
+
+def test_an_authored_object_that_stays_keeps_its_resource() -> None:
+    """So that nothing is sent of it, and the trace stays that of its own last change."""
+    view = views.AuthoredView()
+    view.update([config("a"), config("b")], traceparent="")
+    before = view.layer
+    (url,) = before.types
+
+    view.update([config("a"), config("b")], traceparent="")
+    assert view.layer is before
+
+    for now in ([config("a", 2), config("b")], [config("b")], [config("b"), config("c")]):
+        view.update(now, traceparent="")
+        assert view.layer is not before
+        name = codec.encode(config("b"))[1]
+        assert view.layer.get(url, name) is before.get(url, name)
