@@ -17,6 +17,8 @@ all clusters while it waits for the certificate.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import operator
 import weakref
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -31,9 +33,12 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 _Identities = tuple[int, ...]
 _Weak = weakref.WeakValueDictionary[_Identities, V]
-_Part = tuple[memo.Entry[Any, Any], resources.Resource]
+_Shape = tuple[int, tuple[str, ...]]
 _Secrets = secrets.Uses
 _NONE: _Secrets = frozenset()
+_RESULT: operator.attrgetter[resources.Resource] = operator.attrgetter("result")
+_FEW = 1000
+"""Resources in which two layers may differ for one to be made from the other."""
 
 
 class _Generations(Generic[K, V]):
@@ -59,11 +64,13 @@ class _Generations(Generic[K, V]):
         self._old, self._young = self._young, {}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class _Made:
     """A layer, and what must live as long: memo entries, and objects known by identity."""
 
     layer: resources.Layer
+    parts: tuple[resources.Resource, ...]
+    """The resources of the layer, in the order of its plan."""
     keep: tuple[object, ...]
 
 
@@ -116,6 +123,7 @@ class Translator:
         # A layer keeps its resources alive, and a snapshot its layers: so nothing else can get the
         # identities that they are found by.
         self._by_resources: _Weak[resources.Layer] = weakref.WeakValueDictionary()
+        self._by_shape: weakref.WeakValueDictionary[_Shape, _Made] = weakref.WeakValueDictionary()
         self._by_layers: _Weak[resources.Snapshot] = weakref.WeakValueDictionary()
 
     def begin_generation(self) -> None:
@@ -136,9 +144,9 @@ class Translator:
         key = (id(layer), missing)
         known = self._layers.get(key)
         if known is None:
-            parts = self._parts(layer, missing)
-            made = self._layer(tuple([resource for _, resource in parts]))
-            known = self._layers.put(key, _Made(made, (layer, *[entry for entry, _ in parts])))
+            entries = self._entries(layer, missing)
+            made = self._made([*map(_RESULT, entries)], (layer, *entries))
+            known = self._layers.put(key, made)
         return known.layer
 
     def secret_layer(
@@ -160,8 +168,9 @@ class Translator:
                 *map(self._certificates.entry, served),
                 *map(self._authorities.entry, trusted),
             )
-            made = self._layer(tuple(entry.result for entry in entries))
-            known = self._secret_layers.put(key, _Made(made, (*served, *trusted, *entries)))
+            parts = [entry.result for entry in entries]
+            made = self._made(parts, (*served, *trusted, *entries))
+            known = self._secret_layers.put(key, made)
         return known.layer
 
     def snapshot(
@@ -208,26 +217,29 @@ class Translator:
             parts = [entry.result for entry in single]
             parts += [resource for entry in several for resource in entry.result]
             parts += self._nowhere if several else ()
-            made = self._layer(tuple(parts))
-            known = self._layers.put(key, _Made(made, (told, *single, *several)))
+            known = self._layers.put(key, self._made(parts, (told, *single, *several)))
         return known.layer
 
-    def _layer(self, parts: tuple[resources.Resource, ...]) -> resources.Layer:
+    def _made(self, parts: Iterable[resources.Resource], keep: tuple[object, ...]) -> _Made:
         """The layer of these resources; the same object for the same resources."""
-        key = tuple(map(id, parts))
+        listed = tuple(parts)
+        key = tuple(map(id, listed))
+        shape = (len(listed), tuple([one.name for one in (*listed[:1], *listed[-1:])]))
         layer = self._by_resources.get(key)
         if layer is None:
-            layer = self._by_resources[key] = resources.Layer.of(parts)
-        return layer
+            like = self._by_shape.get(shape)
+            layer = (like and _alike(like, listed)) or resources.Layer.of(listed)
+            self._by_resources[key] = layer
+        made = self._by_shape[shape] = _Made(layer, listed, keep)
+        return made
 
-    def _parts(self, layer: plan.Layer, missing: _Secrets) -> list[_Part]:
-        """Each resource of a layer, and the memo entry that it came from."""
-        plain: tuple[memo.Entry[Any, resources.Resource], ...] = (
+    def _entries(self, layer: plan.Layer, missing: _Secrets) -> list[memo.Entry[Any, Any]]:
+        """The memo entries that the resources of a layer come from, in the order of its plan."""
+        parts: list[memo.Entry[Any, Any]] = [
             *self._clusters.entries(_open(layer, missing)),
             *self._endpoints.entries(layer.endpoints),
             *self._forwards.entries(layer.tcp_forwards),
-        )
-        parts: list[_Part] = [(entry, entry.result) for entry in plain]
+        ]
         here = frozenset(configuration.name for configuration in layer.route_configurations)
         ignoring = {name for one in layer.listeners for name in listeners.port_ignored(one)}
         for configuration in layer.route_configurations:
@@ -235,14 +247,23 @@ class Translator:
             assembly = _Assembly(
                 configuration.name, chunks, ignore_port=configuration.name in ignoring
             )
-            route = self._routes.entry(assembly)
-            parts.append((route, route.result))
+            parts.append(self._routes.entry(assembly))
         for planned in layer.listeners:
             served = listeners.served(planned, here=here, missing=missing)
             if served is not None:
-                listener = self._listeners.entry(served)
-                parts.append((listener, listener.result))
+                parts.append(self._listeners.entry(served))
         return parts
+
+
+def _alike(like: _Made, parts: tuple[resources.Resource, ...]) -> resources.Layer | None:
+    """The layer of these resources made from a similar one; None when they differ in too much."""
+    differing = map(operator.is_not, like.parts, parts)
+    replaced = tuple(itertools.compress(zip(like.parts, parts, strict=True), differing))
+    if len(replaced) > _FEW or any(
+        (old.type_url, old.name) != (new.type_url, new.name) for old, new in replaced
+    ):
+        return None
+    return like.layer.replacing(replaced)
 
 
 def _held(

@@ -90,8 +90,19 @@ def _layer_diff(old: resources.Layer, new: resources.Layer, type_url: str) -> Di
         return _NOTHING  # mostly because neither layer is about this type
     by_type = _layers.of(old, new)
     if type_url not in by_type:
-        by_type[type_url] = _compare(before, after)
+        made_from = new.made_from
+        if made_from is not None and made_from[0] is old:
+            by_type[type_url] = _replaced(made_from[1], type_url)
+        else:
+            by_type[type_url] = _compare(before, after)
     return by_type[type_url]
+
+
+def _replaced(pairs: resources.Replaced, type_url: str) -> Difference:
+    changed = [new for old, new in pairs if new.type_url == type_url and new.version != old.version]
+    if not changed:
+        return _NOTHING
+    return Difference(changed=tuple(sorted(changed, key=operator.attrgetter("name"))))
 
 
 def _compare(

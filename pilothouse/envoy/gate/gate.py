@@ -14,6 +14,7 @@ Rules of this file:
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
@@ -146,16 +147,33 @@ class Gate:
         """What resources of a layer refer to, and another layer does not have."""
         found = self._missing.of(layer, other)
         if "missing" not in found:
-            found["missing"] = frozenset(
-                (url, name)
-                for url, named in self._referred(layer).items()
-                for name in named - other.resources(url).keys()
-            )
+            known = self._inherited(layer, other)
+            if known is None:
+                known = frozenset(
+                    (url, name)
+                    for url, named in self._referred(layer).items()
+                    for name in named - other.resources(url).keys()
+                )
+            found["missing"] = known
         return found["missing"]
+
+    def _inherited(self, layer: resources.Layer, other: resources.Layer) -> _References | None:
+        """What was found when one of these, or both, had other resources of the same names."""
+        before = layer.made_from
+        after = other.made_from
+        layers = [layer, before[0]] if before and _same_references(before[1]) else [layer]
+        others = [other, after[0]] if after else [other]
+        for pair in itertools.product(layers, others):
+            known = self._missing.of(*pair).get("missing")
+            if known is not None:
+                return known
+        return None
 
     def _referred(self, layer: resources.Layer) -> Mapping[str, frozenset[str]]:
         """The names that resources of a layer refer to, by type; worked out once."""
         known = self._references.get(layer)
+        if known is None and (before := layer.made_from) and _same_references(before[1]):
+            known = self._references.get(before[0])
         if known is None:
             every = frozenset[resources.Reference]().union(*[one.references for one in layer]) - {
                 _UNRESOLVED
@@ -164,7 +182,7 @@ class Gate:
             for url, name in every:
                 by_type.setdefault(url, set()).add(name)
             known = {url: frozenset(named) for url, named in by_type.items()}
-            self._references[layer] = known
+        self._references[layer] = known
         return known
 
 
@@ -183,8 +201,13 @@ class _Table:
         known = self._wrong.get(layer)
         if known is None:
             right = self._right
+            base, replaced = layer.made_from or (layer, ())
+            before = self._wrong.get(base)
             found: list[findings.Fault] = []
-            for resource in layer:
+            if before:
+                gone = {(old.type_url, old.name) for old, _ in replaced}
+                found += [one for one in before if (one.type_url, one.name) not in gone]
+            for resource in layer if before is None else [new for _, new in replaced]:
                 if id(resource) not in right:
                     found += self._faults(resource)
             known = self._wrong[layer] = tuple(found)
@@ -214,6 +237,10 @@ def _told(layer: resources.Layer, missing: _References) -> Iterable[findings.Fau
         for url, name in sorted(resource.references & missing):
             rule = f"refers to {url.rpartition('.')[2]} {name}, which is not there"
             yield _fault(resource, "", rule)
+
+
+def _same_references(replaced: resources.Replaced) -> bool:
+    return all(old.references == new.references for old, new in replaced)
 
 
 def _size(layer: resources.Layer) -> int:

@@ -15,6 +15,7 @@ import copy
 import dataclasses
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import structlog
 
@@ -24,7 +25,7 @@ from pilothouse.envoy import translate
 from pilothouse.envoy.gate import gate, sizes
 from pilothouse.model import keys
 from pilothouse.model import proxy as proxies
-from pilothouse.routing import plan, planner, state
+from pilothouse.routing import kinship, plan, planner, state
 from pilothouse.xds import resources
 from pilothouse_discovery import gatekeeping, records, views
 from pilothouse_discovery import world as worlds
@@ -46,6 +47,9 @@ class Build:
     """What the gate found and no object can be held for; it is left out of what is published."""
     large: int = 0
     """How many resources are so large that Envoys stand still while they read them."""
+    moved: frozenset[str] | None = None
+    """The addresses whose proxies may be of another kind than in the build before; None if any may
+    be, or may have to know of other objects."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,14 @@ class Failed:
 
 
 Answer = resources.Snapshot | plan.NotReady | Failed
+
+
+class Told(NamedTuple):
+    """What a proxy shall hold, and as what it was planned."""
+
+    answer: Answer
+    kind: kinship.Kind | None = None
+    """All of one kind, with nothing held for them, have the same answer; None for others."""
 
 
 _Variant = frozenset[tuple[keys.ObjectKey, objects.Config | None]]
@@ -111,6 +123,8 @@ class Builder:
         """The meshes of this build for proxies that have something held."""
         self._faults: gatekeeping.Faults = frozenset()
         self._alarmed = False
+        self._told_of: tuple[planner.Mesh, worlds.Sources] | None = None
+        """What the last build was made of."""
 
     def build(
         self,
@@ -146,12 +160,14 @@ class Builder:
         conditions = dict(built.conditions)
         for key, found in mesh.conditions.items():
             conditions[key] = (*conditions.get(key, ()), *found)
+        before, self._told_of = self._told_of, (mesh, sources)
         return Build(
             world=built,
             conditions=conditions,
             authored=self._authored.layer,
             faults=self._faults,
             large=len(self._large),
+            moved=None if before is None else _moved(*before, mesh, sources),
         )
 
     def _admitted(
@@ -244,24 +260,25 @@ class Builder:
             known = self._made[id(planned)] = (planned, made)
         return known[1]
 
-    def answers(self, asked: Iterable[Asked]) -> tuple[Answer, ...]:
+    def answers(self, asked: Iterable[Asked]) -> tuple[Told, ...]:
         """What each of these proxies shall hold by the newest build, in their order."""
         return tuple(map(self._answer, asked))
 
-    def _answer(self, asked: Asked) -> Answer:
-        if self._sources is None:
-            return plan.NotReady(waiting_for=("the first build",))
+    def _answer(self, asked: Asked) -> Told:
+        if self._sources is None or self._mesh is None:
+            return Told(plan.NotReady(waiting_for=("the first build",)))
         try:
             planned = self._planned(asked)
             if planned is None:
-                return Failed()
+                return Told(Failed())
             if isinstance(planned, plan.NotReady):
-                return planned
-            return self._snapshot(planned, self._sources, grpc=_is_grpc(asked))
+                return Told(planned)
+            snapshot = self._snapshot(planned, self._sources, grpc=_is_grpc(asked))
+            return Told(snapshot, None if asked.held else self._mesh.kind(asked.proxy))
         except Exception:  # noqa: BLE001  told, and not passed on
             # A mistake of ours costs this proxy, not the others, and is told.
             _LOG.exception("proxy not planned", node=str(asked.proxy.id))
-            return Failed()
+            return Told(Failed())
 
     def _planned(self, asked: Asked) -> plan.ProxyPlan | plan.NotReady | None:
         mesh = self._variant(asked.held) if asked.held else self._mesh
@@ -301,14 +318,23 @@ class Builder:
             snapshot.version(type_url)
         for layer in snapshot.layers:
             if layer not in self._finished:
+                news = layer.beyond(self._finished)
                 self._finished.add(layer)
-                for resource in layer:
+                for resource in news:
                     _ = resource.delta_frame
                     if sizes.is_large(resource) and resource not in self._large:
                         self._large.add(resource)
                         _LOG.warning(
                             "large resource", resource=repr(resource), bytes=len(resource.body)
                         )
+
+
+def _moved(
+    before: planner.Mesh, served: worlds.Sources, now: planner.Mesh, sources: worlds.Sources
+) -> frozenset[str] | None:
+    """Where proxies may have to be looked at; None for everywhere."""
+    same = now.state.configs is before.state.configs and sources.secrets == served.secrets
+    return now.moved(before) if same else None
 
 
 def _reconsidered(kept: admission.AcceptedSet) -> admission.AcceptedSet:

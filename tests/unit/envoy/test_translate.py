@@ -237,3 +237,27 @@ def test_two_resources_of_one_name_are_a_mistake_of_the_plan():
     twice = plan.Layer(clusters=(plan.Cluster(key=key("web")), plan.Cluster(key=key("web"))))
     with pytest.raises(ValueError, match=r"outbound\|9080\|\|web.default"):
         translate.Translator().snapshot(envoy_plans.proxy(twice), {})
+
+
+def test_a_layer_with_one_other_resource_is_what_it_would_be_alone():
+    """Endpoints come, change and go: each layer has the bytes and versions of a new translator."""
+    translator = translate.Translator()
+    names = [f"s{number}" for number in range(6)]
+
+    def assignments(*changed: str) -> plan.ProxyPlan:
+        found = [
+            envoy_plans.assignment(key(name), 1, *((2,) if name in changed else ()))
+            for name in names
+        ]
+        return envoy_plans.proxy(plan.Layer(endpoints=tuple(found)))
+
+    kept = []
+    for changed in ((), ("s1",), ("s1", "s5"), ("s5",), (), ("s0", "s1", "s2", "s3")):
+        translator.begin_generation()
+        made = translator.snapshot(assignments(*changed), {})
+        alone = translate.Translator().snapshot(assignments(*changed), {})
+        assert bodies(made) == bodies(alone)
+        assert made.version(types.ENDPOINT.type_url) == alone.version(types.ENDPOINT.type_url)
+        kept.append(made)
+    (changed,) = differences.diff(kept[2], kept[3], types.ENDPOINT.type_url).changed
+    assert "s1." in changed.name

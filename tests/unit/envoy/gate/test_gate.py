@@ -150,3 +150,34 @@ def test_a_secret_is_never_told() -> None:
     report = gate.Gate().report(snapshot((wrong,)))
     assert report.faults
     assert "private-key" not in repr(report)
+
+
+REPLACEMENTS = (
+    cluster("one"),
+    cluster("one", timeout=0),
+    cluster("one", needs="nowhere"),
+    cluster("two", timeout=2),
+    cluster("two", timeout=0),
+    endpoints("two"),
+)
+
+
+@pytest.mark.parametrize("first", REPLACEMENTS, ids=range(len(REPLACEMENTS)))
+@pytest.mark.parametrize("second", REPLACEMENTS, ids=range(len(REPLACEMENTS)))
+def test_what_was_replaced_is_looked_at_and_its_neighbours_are_as_before(
+    first: resources.Resource, second: resources.Resource
+) -> None:
+    """The same is said of a layer made from another as of one that was made at once."""
+    looked = gate.Gate()
+    layer = resources.Layer.of([cluster("one"), cluster("two", timeout=0, needs="two")])
+    others = resources.Layer.of([endpoints("two")])
+    for new in (None, first, second):
+        if new is not None:
+            side = layer if new.type_url == CDS else others
+            old = side.get(new.type_url, new.name)
+            assert old is not None
+            made = side.replacing(((old, new),))
+            layer, others = (made, others) if side is layer else (layer, made)
+        present = resources.Snapshot.of((layer, others))
+        anew = resources.Snapshot.of((resources.Layer.of(layer), resources.Layer.of(others)))
+        assert looked.report(present) == gate.Gate().report(anew)
