@@ -15,7 +15,7 @@ from pilothouse.model import keys
 _FORM: Final = re.compile(
     r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<v4>[0-9.]+)):(?P<port>[0-9]{1,5})"
     r"=(?P<name>[a-z0-9]([-a-z0-9]*[a-z0-9])?)\.(?P<namespace>[a-z0-9]([-a-z0-9]*[a-z0-9])?)"
-    r":(?P<target>[0-9]{1,5})(?P<udp>/udp)?(?:/tcp)?",
+    r":(?P<target>[0-9]{1,5})(?:(?P<udp>/udp)|/tcp)?",
     re.ASCII,
 )
 

@@ -39,6 +39,7 @@ def test_tcp_may_be_said():
         ("localhost:1=a.b:2", "must be ADDRESS:PORT=NAME.NAMESPACE:PORT"),
         ("127.0.0.1:1=a:2", "must be ADDRESS:PORT=NAME.NAMESPACE:PORT"),
         ("127.0.0.1:1=a.b.svc:2", "must be ADDRESS:PORT=NAME.NAMESPACE:PORT"),
+        ("127.0.0.1:1=a.b:2/udp/tcp", "must be ADDRESS:PORT=NAME.NAMESPACE:PORT"),
         ("127.0.0.1:1=a.b:2/sctp", "must be ADDRESS:PORT=NAME.NAMESPACE:PORT"),
         ("127.0.0.256:1=a.b:2", "must begin with an IP address"),
         ("127.0.0.1:0=a.b:2", "must have ports from 1 to 65535"),
