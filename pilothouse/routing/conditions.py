@@ -69,28 +69,33 @@ def _of_rules(
     parents = memo.mapped(
         _parents, "", findings.bound, findings.gateways, directory.mesh, directory.claims, closed
     )
-    labelled = memo.mapped(_labelled, "", findings.objects.rules)
+    # Nearly all rules have nothing else that is told of them.
+    plain = memo.joined(_plain, "", findings.bound, parents)
     shadows: dict[keys.ObjectKey, list[tuple[str, routes.Shadow]]] = {}
     for one in findings.shadows:
         shadows.setdefault(one[1].loser, []).append(one)
-    facts = {
-        key: (
-            bound,
+    empty: dict[keys.ObjectKey, tuple[told.Labelled, ...]] = {}
+    if barren:
+        for key, some in memo.mapped(_labelled, "", findings.objects.rules).items():
+            if not barren.isdisjoint(some):
+                empty[key] = tuple([one for one in some if one in barren])
+    more = {
+        key: memo.leaf(
+            rule_conditions.conditions,
+            key,
+            findings.bound[key],
             parents[key],
-            tuple([one for one in labelled[key] if one in barren]) if barren else (),
+            empty.get(key, ()),
             tuple(shadows.get(key, ())),
         )
-        for key, bound in findings.bound.items()
+        for key in shadows.keys() | empty.keys()
+        if key in findings.bound
     }
-    return memo.mapped(_of_rule, "", facts)
+    return {**plain, **more}
 
 
-def _of_rule(
-    facts: tuple[
-        rules.Bound, tuple[rule_conditions.ParentFact, ...], tuple[told.Labelled, ...], told.Shadows
-    ],
-) -> told.Conditions:
-    return rule_conditions.conditions(*facts)
+def _plain(of: tuple[rules.Bound, tuple[rule_conditions.ParentFact, ...]]) -> told.Conditions:
+    return rule_conditions.conditions(*of, (), ())
 
 
 def _closed(

@@ -10,7 +10,7 @@ listener is answered 421, and the client may connect anew (RFC 9110, section 15.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pilothouse.model import keys
 from pilothouse.routing import (
@@ -46,12 +46,13 @@ class _Listener(NamedTuple):
 class _There(NamedTuple):
     """A rule at a host."""
 
+    host: str
     bound: rules.Bound
     origins: plan.Origins
 
 
-_Key = tuple[int, keys.ObjectKey]
-"""A rule by way of one of several listeners; the older gateway's first."""
+_Here = Mapping[Any, tuple[_There, ...]]
+"""The rules at a host, in order, by whatever tells them apart; the older gateway's first."""
 
 
 def hosts(
@@ -69,17 +70,32 @@ def hosts(
         owners: Listeners by host; what is another's, or redirects all requests, is left out.
     """
     ours = frozenset(one.owner for one in listeners)
-    served: dict[_Key, tuple[tuple[str, _There], ...]] = {}
-    for number, one in enumerate(listeners):
+    everywhere: list[Mapping[str, _Here]] = []
+    for one in listeners:
         gateway = one.served.gateway
         listener = _Listener(one.listener.name, one.listener.allowed, one.hosts, gateway.origins)
         slot = (place, gateway.key, listener.name)
-        found = memo.mapped(_served, slot, one.served.attached, listener, owners, ours)
-        served |= {(number, key): some for key, some in found.items()}
-    there = memo.turned(place, served)
+        served = memo.mapped(_served, slot, one.served.attached, listener, owners, ours)
+        everywhere.append(memo.turned(slot, served))
     site = catalogue.Site(port=listeners[0].listener.port, gateway=True)
-    rules_of = {host: (host, there[host]) for host in sorted(there)}
-    return memo.mapped_group(_host, place, rules_of, site).values()
+    return memo.mapped_group(_host, place, _together(everywhere), site).values()
+
+
+def _together(everywhere: list[Mapping[str, _Here]]) -> Mapping[str, _Here]:
+    """What the listeners have of each host, by host.
+
+    A host of one listener, as nearly all are, has the very object that it has there.
+    """
+    found: dict[str, _Here] = {}
+    for number, there in enumerate(everywhere):
+        for host, here in there.items() if found else ():
+            if host in found:
+                more = {(number, key): some for key, some in here.items()}
+                found[host] = {**found[host], **more}
+            else:
+                found[host] = here
+        found = found or {**there}
+    return {host: found[host] for host in sorted(found)}
 
 
 def _served(
@@ -96,7 +112,7 @@ def _served(
             for host in _hosts_of(listener, one.bound.rule):
                 owner = gateway_ports.owner(owners, host)
                 if owner is None or (owner in ours and not owner.redirects):
-                    found.append((host, _There(one.bound, listener.origins)))
+                    found.append((host, _There(host, one.bound, listener.origins)))
     return tuple(found)
 
 
@@ -110,16 +126,17 @@ def _hosts_of(listener: _Listener, rule: parsed.Rule) -> tuple[str, ...]:
 
 def _host(
     memo: memory.Memo,
-    of: tuple[str, Mapping[_Key, tuple[_There, ...]]],
+    here: _Here,
     site: catalogue.Site,
 ) -> routes.Host:
-    name, there = of
     bounds: dict[keys.ObjectKey, rules.Bound] = {}
     origins: set[keys.ObjectKey] = set()
-    for (_, key), some in there.items():
-        for one in some:
-            bounds[key] = rules.together(bounds.get(key, one.bound), one.bound)
-            origins.update(one.origins)
+    name = ""
+    for some in here.values():
+        for name, bound, of_gateway in some:  # noqa: B007  all have the same
+            key = bound.rule.key
+            bounds[key] = rules.together(bounds.get(key, bound), bound)
+            origins.update(of_gateway)
     routed = routes.route_host(memo, site, (), tuple(bounds.values()))
     return routes.host(name, (name,), routed, tuple(sorted(origins)))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from pilothouse.model import keys
 from pilothouse.routing import (
@@ -26,6 +26,8 @@ from pilothouse.routing import memo as memory
 
 Served = gateway_ports.Served
 _NAME: Final = operator.attrgetter("name")
+_BLOCK: Final = 64
+"""Hosts whose clusters are put together and remembered at a time."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,17 @@ class _Found:
     forwards: list[plan.TcpForward] = dataclasses.field(default_factory=list)
     ports: list[gateway_listeners.Port] = dataclasses.field(default_factory=list)
     shadows: list[tuple[str, routes.Shadow]] = dataclasses.field(default_factory=list)
+
+
+_Sending = routes.Routed | connections.Connected
+
+
+class _Used(NamedTuple):
+    """The clusters that some hosts and connections send to."""
+
+    used: frozenset[plan.ClusterKey]
+    extra: tuple[tuple[plan.ClusterKey, plan.Origins], ...]
+    """What those of them come from that are there for the sake of some route only."""
 
 
 def gateways(
@@ -246,18 +259,30 @@ def _origins(port: gateway_ports.OpenPort) -> plan.Origins:
 def _clusters(
     memo: memory.Memo, found: _Found, directory: clusters.Directory
 ) -> tuple[plan.Cluster, ...]:
-    used: set[plan.ClusterKey] = set()
+    sending: tuple[_Sending, ...] = (*(host.routed for host in found.hosts), *found.connected)
+    starts = range(0, len(sending), _BLOCK)
+    blocks = [memo.whole(_used, start, sending[start : start + _BLOCK]) for start in starts]
+    used = frozenset[plan.ClusterKey]().union(*[block.used for block in blocks])
     origins: dict[plan.ClusterKey, plan.Origins] = {}
-    sending: list[routes.Routed | connections.Connected] = [host.routed for host in found.hosts]
-    for one in (*sending, *found.connected):
-        used.update(one.uses)
-        for key, more in one.extra:
+    for block in blocks:
+        for key, more in block.extra:
             origins[key] = routes.merge_origins(origins.get(key, ()), more)
     scoped = found.scoped
     return tuple(
         clusters.build(memo, directory, scoped.get(key, key), origins=origins.get(key, ()))
         for key in sorted(used, key=routes.cluster_order)
     )
+
+
+def _used(sending: tuple[_Sending, ...]) -> _Used:
+    """The clusters of some of thousands of hosts: of most that is known from before."""
+    used: set[plan.ClusterKey] = set()
+    origins: dict[plan.ClusterKey, plan.Origins] = {}
+    for one in sending:
+        used.update(one.uses)
+        for key, more in one.extra:
+            origins[key] = routes.merge_origins(origins.get(key, ()), more)
+    return _Used(frozenset(used), tuple(origins.items()))
 
 
 def layer(found: Gateways, listeners: tuple[plan.Listener, ...]) -> plan.Layer:

@@ -62,3 +62,40 @@ def test_a_host_without_a_route_is_not_taken_for_another_s():
     hosts = {one.name: one.routes for one in by_name["gateway|443|edge.default|a"].virtual_hosts}
     assert hosts["x.b"] == ()
     assert len(hosts["421|elsewhere"]) == 1
+
+
+def test_what_several_listeners_have_of_a_host_is_there_once() -> None:
+    """Its rules are those of all, as one listener would have them, and come from every gateway."""
+
+    def virtual_hosts(**gateways: str) -> dict[str, plan.VirtualHost]:
+        known: list[object] = []
+        for name, shown in gateways.items():
+            listeners = ", ".join(
+                f"{{name: l{i}, port: 80, protocol: HTTP, hosts: [{one}]}}"
+                for i, one in enumerate(shown.split(", "))
+            )
+            known.append(
+                meshes.gateway(name, f"{{selector: {{app: edge}}, listeners: [{listeners}]}}")
+            )
+        parents = ", ".join(f"{{gateway: {name}}}" for name in gateways)
+        for number, hosts in enumerate(("[a.b]", "[a.b, c.d]", "[c.d, a.b]")):
+            path = f"matches: [{{path: {{prefix: /{number}}}}}]"
+            spec = (
+                f"{{parents: [{parents}], hosts: {hosts}, "
+                f"http: [{{{path}, destinations: [{{service: web}}]}}]}}"
+            )
+            known.append(meshes.rule(f"r{number}", spec))
+        whole = meshes.planned(meshes.mesh(WEB, *known), meshes.edge())
+        (made,) = [one for layer in whole.layers for one in layer.route_configurations]
+        return {host.name: host for host in made.virtual_hosts}
+
+    alone = virtual_hosts(one="'*'")
+    assert [route.origins[0].name for route in alone["a.b"].routes] == ["r0", "r1", "r2"]
+    assert virtual_hosts(one="'*', a.b") == alone
+    assert virtual_hosts(one="c.d, '*', a.b") == alone
+    both = virtual_hosts(one="'*', a.b", two="c.d")
+    assert {name: host.routes for name, host in both.items()} == {
+        name: host.routes for name, host in alone.items()
+    }
+    assert [key.name for key in both["a.b"].origins] == ["one", "r0", "r1", "r2"]
+    assert [key.name for key in both["c.d"].origins] == ["one", "two", "r1", "r2"]
