@@ -130,3 +130,21 @@ def test_what_is_taken_apart_is_all_there(hosts: list[str], name: str, ignore: b
     assert not again.virtual_hosts
     again.virtual_hosts.extend(route_components_pb2.VirtualHost.FromString(one) for one in items)
     assert again == made
+
+
+@pytest.mark.parametrize("size", [0, 123, 124, 125, 300, 16_378, 16_379, 16_380, 70_000])
+def test_an_item_of_any_size_is_taken_whole_or_not_at_all(size: int) -> None:
+    """Lengths take one byte to three; a message that ends within an item is none."""
+    encoded = RouteConfiguration(
+        virtual_hosts=[{"name": "x" * size}, {"name": "b"}]
+    ).SerializeToString()
+    rest, items = parts.take_apart(encoded, 2)
+    assert rest == b""
+    assert [route_components_pb2.VirtualHost.FromString(one).name for one in items] == [
+        "x" * size,
+        "b",
+    ]
+    first = len(encoded) - 5  # the second takes five bytes
+    for end in (*range(1, min(first, 8)), first - 1, *range(first + 1, len(encoded))):
+        with pytest.raises(message.DecodeError):
+            parts.take_apart(encoded[:end], 2)
