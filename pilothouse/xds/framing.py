@@ -37,14 +37,19 @@ def field(number: int, value: bytes) -> bytes:
     return varint(number << 3 | _LENGTH_DELIMITED) + varint(len(value)) + value
 
 
+def _opening(number: int, length: int) -> bytes:
+    """What stands before a length-delimited field of so many bytes."""
+    return varint(number << 3 | _LENGTH_DELIMITED) + varint(length)
+
+
 def any_message(type_url: str, body: bytes) -> bytes:
     """A google.protobuf.Any: type_url = 1, value = 2."""
-    return field(1, type_url.encode()) + field(2, body)
+    return b"".join((field(1, type_url.encode()), _opening(2, len(body)), body))
 
 
 def sotw_resource(type_url: str, body: bytes) -> bytes:
     """DiscoveryResponse.resources = 2."""
-    return field(2, any_message(type_url, body))
+    return _around(2, field(1, type_url.encode()) + _opening(2, len(body)), body)
 
 
 def delta_resource(name: str, version: str, type_url: str, body: bytes, metadata: bytes) -> bytes:
@@ -52,10 +57,16 @@ def delta_resource(name: str, version: str, type_url: str, body: bytes, metadata
 
     It is a Resource: version = 1, resource = 2, name = 3, metadata = 9.
     """
-    inner = (
-        field(1, version.encode()) + field(2, any_message(type_url, body)) + field(3, name.encode())
-    )
-    return field(2, inner + field(9, metadata) if metadata else inner)
+    packed = field(1, type_url.encode()) + _opening(2, len(body))
+    before = field(1, version.encode()) + _opening(2, len(packed) + len(body)) + packed
+    behind = field(3, name.encode())
+    return _around(2, before, body, behind + field(9, metadata) if metadata else behind)
+
+
+def _around(number: int, before: bytes, body: bytes, behind: bytes = b"") -> bytes:
+    """A field with a body inside that may be a megabyte: copied once."""
+    length = len(before) + len(body) + len(behind)
+    return b"".join((_opening(number, length), before, body, behind))
 
 
 def virtual_host(name: str, version: str, type_url: str, body: bytes) -> bytes:
