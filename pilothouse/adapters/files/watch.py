@@ -21,8 +21,12 @@ from pilothouse.adapters.files import tree
 
 _LOG = structlog.get_logger(__name__)
 
-STEP = 10
-"""Milliseconds of quiet that end a burst of events: a file being written causes several."""
+STEP = 5
+"""Milliseconds of quiet that end a burst of events: a file being written causes several.
+
+A change waits for one to two of these. Between events a watcher wakes as often: of a core that
+takes 0.3 % with 5 ms, 0.2 % with 10.
+"""
 _BURST = 40  # milliseconds that a burst may last at most
 _BLIND_POLL = 500  # milliseconds between polls while the system gives no events
 
