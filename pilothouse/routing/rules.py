@@ -91,7 +91,7 @@ def bind(
         externals: The external services.
     """
     targets = memo.mapped(_targets, "", rules, services, externals)
-    return memo.mapped(_bind, "", {key: (rule, targets[key]) for key, rule in rules.items()})
+    return memo.joined(_bind, "", rules, targets)
 
 
 Targets = tuple[tuple[parsed.Ref, Target], ...]
