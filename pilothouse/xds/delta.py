@@ -112,7 +112,7 @@ class DeltaStream(streams.Stream):
             if before.following is None:
                 before.following = self._part(state, before.rest)
             return before.following
-        firsts = moves.firsts(view, state) if self._shares and view is self.target else None
+        firsts = moves.firsts(view, state) if self._shares and view is self._target else None
         if firsts is None:
             return self._asked(state, view)
         names = state.subscription.shared()
@@ -218,7 +218,7 @@ class DeltaStream(streams.Stream):
             routes = {one.name for one in content.changed}
             hosts.forced |= {
                 one.name
-                for one in hosts.wanted(self.current)
+                for one in hosts.wanted(self._step)
                 if one.name.rpartition("/")[0] in routes
             }
             self._look(hosts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 
-from pilothouse.xds import content, resources, transition, type_state, types
+from pilothouse.xds import content, resources, rests, transition, type_state, types
 
 
 class Steps(abc.ABC):
@@ -24,10 +24,53 @@ class Steps(abc.ABC):
         """Types to be answered once the clusters of an earlier stream are up to date."""
         self._settled = resources.Snapshot.EMPTY
         """The newest step of which the client has acknowledged every type that follows steps."""
-        self.target: resources.Snapshot | None = None
+        self._target: resources.Snapshot | None = None
+        self._step = resources.Snapshot.EMPTY
+        self._rest: rests.Rest | None = None
+        """Where it stands still with others; what it holds is then known there alone."""
+        self._settles = False
+        """True when `_settled` goes with the target while it stands there."""
+
+    @property
+    def target(self) -> resources.Snapshot | None:
         """What the client shall hold in the end; None before the first `update`."""
-        self.current = resources.Snapshot.EMPTY
+        return self._target if self._rest is None else self._rest.target
+
+    @property
+    def current(self) -> resources.Snapshot:
         """The step that is being delivered."""
+        return self._step if self._rest is None else self._rest.target
+
+    def stay(self, rest: rests.Rest) -> None:
+        """Stand still at a place where others hold the same and ask for the same.
+
+        Only for a stream whose `wishes` are known, and whose target is that of the place. Nothing
+        old is kept alive meanwhile.
+        """
+        self._settles = self._settled is self._target
+        self._place(None)
+        self._rest = rest
+
+    def leave(self) -> None:
+        """Be on its own again, with what was held at the place."""
+        rest = self._rest
+        if rest is not None:
+            self._place(rest.target)
+            self._rest = None
+            rest.left(self)
+
+    def _recall(self) -> None:
+        """Take note of what is held, for those who look at each type."""
+        if self._rest is not None:
+            self._place(self._rest.target)
+
+    def _place(self, target: resources.Snapshot | None) -> None:
+        held = resources.Snapshot.EMPTY if target is None else target
+        self._target, self._step = target, held
+        if self._settles:
+            self._settled = held
+        for state in self._states.values():
+            state.held = state.acked = held
 
     @abc.abstractmethod
     def _look(self, state: type_state.TypeState) -> None:
@@ -40,16 +83,16 @@ class Steps(abc.ABC):
 
     def _route(self) -> None:
         """Make the first step to the target the one to deliver."""
-        if self.target is None:
+        if self._target is None:
             return
         if self._gated():
-            self._enter(self._first_step(self.target))
+            self._enter(self._first_step(self._target))
         else:
-            self._enter(self.target)
+            self._enter(self._target)
         self._advance()
 
     def _first_step(self, target: resources.Snapshot) -> resources.Snapshot:
-        base = self.current
+        base = self._step
         refused = {
             url: state
             for url, state in self._states.items()
@@ -74,36 +117,36 @@ class Steps(abc.ABC):
             step = transition.hold(base, target)  # `_advance` goes on from there
         if any(refused[url].stuck(base) and refused[url].stuck(step) for url in changed):
             # What is refused had been accepted before, so the way leads nowhere.
-            return transition.straight(self.current, target)
+            return transition.straight(self._step, target)
         return step
 
     def _enter(self, step: resources.Snapshot) -> None:
         """Deliver a step; types that it does not change for this client are settled."""
-        self.current = step
+        self._step = step
         for state in self._states.values():
             self._look(state)
 
     def _resume(self) -> None:
         """Clusters of an earlier stream are up to date: now their users, then what is gone."""
         clusters = self._states.get(types.CLUSTER.type_url)
-        if clusters is None or clusters.resuming or self.target is None:
+        if clusters is None or clusters.resuming or self._target is None:
             return
         while self._waiting:
             self._look(self._states[self._waiting.pop()])
         if clusters.leftover and not clusters.outstanding and self._users_reached():
-            clusters.doubt |= clusters.gone(self.current)
+            clusters.doubt |= clusters.gone(self._step)
             clusters.leftover.clear()
             self._look(clusters)
 
     def _advance(self) -> None:
         """Go on to the next step when the present one is acknowledged."""
         self._resume()
-        while self.target is not None:
+        while self._target is not None:
             if self._gated() and self._reached():
-                self._settled = self.current
-            if self.current is self.target:
+                self._settled = self._step
+            if self._step is self._target:
                 return
-            step = transition.next_step(self.current, self.target)
+            step = transition.next_step(self._step, self._target)
             if not self._may_go_to(step):
                 return
             self._enter(step)
@@ -117,14 +160,14 @@ class Steps(abc.ABC):
         owing = [state for state in self._states.values() if state.type.gated and self._owes(state)]
         if not owing:
             return True
-        return not transition.takes_away(self.current, step) and all(
+        return not transition.takes_away(self._step, step) and all(
             self._stays(state) for state in owing
         )
 
     def _stays(self, state: type_state.TypeState) -> bool:
         url = state.type.type_url
         waits = state.outstanding or url in self._dirty or url == types.CLUSTER.type_url
-        return not waits and self.target is not None and state.stuck(self.target)
+        return not waits and self._target is not None and state.stuck(self._target)
 
     def _reached(self) -> bool:
         """True when every gated type of the present step is acknowledged."""

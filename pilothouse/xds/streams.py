@@ -26,11 +26,10 @@ import abc
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Final
 
 from pilothouse.api.envoy.config.core.v3 import base_pb2
 from pilothouse.xds import content as contents
-from pilothouse.xds import moves, requests, resources, status, stepping, type_state, types
+from pilothouse.xds import moves, requests, resources, standing, type_state, types
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +72,10 @@ Response = contents.Response
 
 PIECE = 500
 """Resources that are encoded at a time: 2 to 4 ms."""
-_NO_REFUSALS: Final[Mapping[str, str]] = {}
 
 
-class Stream(stepping.Steps):
+class Stream(standing.Standing):
     """What both variants share. Use `sotw.SotwStream` or `delta.DeltaStream`."""
-
-    _shares: ClassVar[bool] = False
-    """True where streams at rest that ask for the same are told the same."""
 
     def __init__(
         self,
@@ -97,10 +92,6 @@ class Stream(stepping.Steps):
         super().__init__()
         self._table = table
         self._default_type = default_type
-        self._wishes: moves.Wishes | None = None
-        """What the client asks for, once it was looked at since the last change."""
-        self._resting = False
-        """True when nothing has been said by anybody since the client was seen to be at rest."""
         self._early: dict[str, set[str]] = {}
         """Type URL to names that changed resources refer to, which were written before the type was
         asked for, to a client that had others before."""
@@ -119,30 +110,30 @@ class Stream(stepping.Steps):
 
     def update(self, snapshot: resources.Snapshot) -> None:
         """Take a new target; `poll` for what is to be written."""
-        old = self.target
-        if snapshot is old:
+        if snapshot is self.target:
             return
+        self.leave()
+        old = self._target
         way = None
         if old is not None and (self._resting or self._rests()):
             self._resting = True
             way = moves.way(old, snapshot)
         if way is None:
             self._resting = False
-            self.target = snapshot
+            self._target = snapshot
             self._route()
             return
-        if self._wishes is None:
-            self._wishes = moves.wishes(self._states)
         known, more = way
-        key = (self._wishes, *more) if more else self._wishes
+        asked = self._asks()
+        key = (asked, *more) if more else asked
         move = known.get(key)
         if move is not None:
             self._follow(move, snapshot)
             return
         self._resting = False
-        self.target = snapshot
+        self._target = snapshot
         self._route()
-        if self.current is snapshot:
+        if self._step is snapshot:
             reached = self._settled is snapshot
             known[key] = moves.Move(contents=dict(self._dirty), reached=reached)
 
@@ -181,64 +172,6 @@ class Stream(stepping.Steps):
         """True when `poll` has something."""
         return bool(self._dirty)
 
-    @property
-    def in_sync(self) -> bool:
-        """True when the client has acknowledged the whole target."""
-        if self._resting:
-            return True
-        if self.target is None or self.current is not self.target or self._dirty:
-            return False
-        # No generator: this is asked of every stream at every change and answer, as is `idle`.
-        for state in self._states.values():
-            if state.outstanding or state.refused is not None:
-                return False
-        return True
-
-    @property
-    def idle(self) -> bool:
-        """True when nothing is to be written and no answer is awaited."""
-        if self._resting:
-            return True
-        if self._dirty:
-            return False
-        for state in self._states.values():  # noqa: SIM110  as above
-            if state.outstanding:
-                return False
-        return True
-
-    @property
-    def refusals(self) -> Mapping[str, str]:
-        """Type to the client's words, where what it refused is still what it shall hold."""
-        if self._resting:
-            return _NO_REFUSALS  # as nearly always
-        return {
-            url: state.error for url, state in self._states.items() if state.refused is not None
-        }
-
-    def claimed(self, type_url: str) -> bool:
-        """True when the client held something of a type before this stream, by its own words."""
-        state = self._states.get(type_url)
-        return state is not None and state.returned
-
-    def acked(self, type_url: str) -> resources.Snapshot:
-        """The snapshot whose content of a type was acknowledged last."""
-        state = self._states.get(type_url)
-        return state.acked if state is not None else resources.Snapshot.EMPTY
-
-    @property
-    def subscribed(self) -> tuple[str, ...]:
-        """The types that the client has asked for, in the order it did."""
-        return tuple(self._states)
-
-    def types(self) -> tuple[status.TypeStatus, ...]:
-        """How each subscribed type stands, sorted by type URL."""
-        return status.of_types(self._states.values())
-
-    def statuses(self) -> tuple[status.ResourceStatus, ...]:
-        """How each resource that the client asked for stands, sorted by type URL and name."""
-        target = resources.Snapshot.EMPTY if self.target is None else self.target
-        return tuple(status.of_resources(self._states.values(), target))
-
     @abc.abstractmethod
     def _content(
         self, state: type_state.TypeState, view: resources.Snapshot
@@ -265,22 +198,13 @@ class Stream(stepping.Steps):
     ) -> tuple[str, ...]:
         """The names to be told that they are missing: neither there now nor on the way."""
         names = state.unknown(view, asked)
-        if self.target is None or view is self.target:
+        if self._target is None or view is self._target:
             return names
-        return tuple(one for one in names if self.target.get(state.type.type_url, one) is None)
-
-    def _rests(self) -> bool:
-        """True when the client holds the target and nothing is left to say, as with all alike."""
-        if not self._shares or self._dirty or self._waiting or self.current is not self.target:
-            return False
-        for state in self._states.values():  # noqa: SIM110  as in `idle`
-            if not state.rests(self.current):
-                return False
-        return True
+        return tuple(one for one in names if self._target.get(state.type.type_url, one) is None)
 
     def _follow(self, move: moves.Move, target: resources.Snapshot) -> None:
         """Go where another stream went that was at rest where this one is."""
-        self.target = self.current = target
+        self._target = self._step = target
         if move.reached:
             self._settled = target
         if move.contents:
@@ -303,27 +227,27 @@ class Stream(stepping.Steps):
 
         Not while a response is unacknowledged: the answer makes this look again.
         """
-        if self.target is None or state.outstanding:
+        if self._target is None or state.outstanding:
             return
         self._dirty.pop(state.type.type_url, None)
-        if self._shares and state.rests(self.current):
+        if self._shares and state.rests(self._step):
             return
         clusters = self._states.get(types.CLUSTER.type_url)
         if clusters is not None and clusters.delays(state):
             self._waiting.add(state.type.type_url)
             return
-        content = self._content(state, self.current)
+        content = self._content(state, self._step)
         if content is not None:
             self._dirty[state.type.type_url] = content
             return
         if state.claimed and (state.subscription.wildcard or state.spared):
-            state.sent_version = state.acked_version = self.current.version(state.type.type_url)
-        if not state.stuck(self.current):
-            state.settle(self.current)
+            state.sent_version = state.acked_version = self._step.version(state.type.type_url)
+        if not state.stuck(self._step):
+            state.settle(self._step)
 
     def _write(self, state: type_state.TypeState, content: contents.Content) -> Response:
         """Build the next response of a type, or take that of a stream that said the same."""
-        url, view = state.type.type_url, self.current
+        url, view = state.type.type_url, self._step
         fresh = content.changed
         if content.parents and state.answered:
             fresh = state.missing(view).changed
@@ -369,6 +293,7 @@ class Stream(stepping.Steps):
 
     def _state(self, type_url: str) -> tuple[type_state.TypeState, bool]:
         """The state of the type that a request is about, and whether it is new."""
+        self.leave()
         self._resting = False
         known = self._states.get(type_url)
         if known is not None:

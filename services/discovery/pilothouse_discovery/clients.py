@@ -11,14 +11,15 @@ from collections.abc import Iterator, Mapping
 
 from pilothouse.model import proxy
 from pilothouse.rollout import ledger
-from pilothouse.xds import resources
+from pilothouse.routing import kinship
+from pilothouse.xds import resources, rests
 from pilothouse_discovery import sessions
 
 Places = tuple[tuple[str, resources.Snapshot, bool], ...]
 """Type URL, acknowledged snapshot and refusal, for each type."""
-Standing = tuple[resources.Snapshot, Places | None]
-"""A client's target and where it is on the way there; None when it is in sync. Tuples, because each
-proxy's is looked up twice for each change."""
+Standing = tuple[resources.Snapshot | rests.Rest, Places | None]
+"""A client's target and where it is on the way there; None when it is in sync. For those that stand
+at one place, that place. Tuples, because each proxy's is looked up twice for each change."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -31,6 +32,12 @@ class Client:
     session: sessions.Session
     waiting_for: tuple[str, ...] = ()
     """Sources that must sync before it can be answered."""
+    kind: kinship.Kind | None = None
+    """What it was planned as; None while that is unknown, and for one that is like no other."""
+    build: int = -1
+    """The number of the build that its target is of."""
+    rest: rests.Rest | None = None
+    """Where it stands with others that are like it, and have nothing to answer."""
 
     name: str = dataclasses.field(init=False)
     """Its node id, as text."""
@@ -63,6 +70,8 @@ class Client:
 
     def standing(self) -> Standing | None:
         """Where it stands; None before it has a target."""
+        if self.rest is not None:
+            return self.rest, None
         stream = self.session.stream
         if stream.target is None:
             return None
@@ -76,9 +85,9 @@ class Client:
 
 def position(standing: Standing) -> ledger.Position:
     """A standing as the ledger's value."""
-    target, places = standing
+    place, places = standing
     return ledger.Position(
-        target=target,
+        target=place.target if isinstance(place, rests.Rest) else place,
         types=tuple(
             ledger.TypePosition(type_url=url, acked=acked, refused=refused)
             for url, acked, refused in places or ()

@@ -16,20 +16,18 @@ import asyncio
 import contextlib
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
-from typing import assert_never
+from collections.abc import Mapping
 
-import grpc
 import structlog
 
 from pilothouse.adapters import telemetry
 from pilothouse.config import accepted, objects
 from pilothouse.model import changes, secrets, services
-from pilothouse.routing import plan
 from pilothouse.xds import resources
 from pilothouse_discovery import (
     builder,
     clients,
+    delivery,
     holding,
     holds,
     metrics,
@@ -41,12 +39,6 @@ from pilothouse_discovery import (
 
 _LOG = structlog.get_logger(__name__)
 
-BATCH = 512
-"""Proxies that are asked for at a time. Going to the builder's thread and back takes as long as
-planning a few of them, and more on a busy machine: with 400 streams, in batches of 64, a change
-took a third longer."""
-TURN = 64
-"""Proxies that are served before the streams have a turn: a millisecond or two."""
 FIRST_BUILD = "the first build"
 
 
@@ -104,6 +96,9 @@ class Engine:
             store=inputs.kept,
             alarm=self._alarmed,
         )
+        self._delivery = delivery.Delivery(
+            connected=connected, by=self._builder, holder=holder, tracker=tracker
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._alarm = False
         self._objects: object = None
@@ -149,11 +144,20 @@ class Engine:
         if client.is_source:
             self._serve_source(client)
             return
+        self._delivery.welcome(client)
         if self.built is None:
             client.waiting_for = (FIRST_BUILD,)  # which serves whoever is there by then
             return
         self._newcomers.append(client)
         self._wake.set()
+
+    def settled(self, client: clients.Client) -> None:
+        """A client has answered."""
+        self._delivery.settled(client)
+
+    def gone(self, client: clients.Client) -> None:
+        """A client's stream has ended."""
+        self._delivery.gone(client)
 
     async def run(self) -> None:
         """Have built and push, for ever."""
@@ -175,7 +179,8 @@ class Engine:
                         merged, self._pending = tuple(self._pending), []
                         if merged:
                             await self._turn(bench, merged)
-                        await self._serve_newcomers(bench)
+                        newcomers, self._newcomers = self._newcomers, []
+                        await self._delivery.serve(bench, newcomers)
         finally:
             for end in ends:
                 end()
@@ -195,7 +200,8 @@ class Engine:
         ):
             built = await self._build(bench)
             self._serve_sources()
-            await self._serve_proxies(bench)
+            self._newcomers = []  # they are among all those who are connected
+            await self._delivery.everybody(bench, built.moved)
             self.handed_out = built
             # Not before: the proxies run all of what they had, but that was made of older objects.
             self._progress.observe(built.world.observed, built.conditions)
@@ -210,7 +216,9 @@ class Engine:
             self._builder.build,
             sources,
             traceparent=telemetry.current_traceparent(),
-            asked=[self._asked(client) for client in self._clients.proxies] if look else (),
+            asked=[self._delivery.asked(client) for client in self._clients.proxies]
+            if look
+            else (),
             refusals=refusals,
             proven=self._holding.proven() if look else (),
         )
@@ -236,75 +244,6 @@ class Engine:
         self._metrics.faults.set(len(built.faults))
         self._metrics.large.set(built.large)
 
-    async def _serve_proxies(self, bench: workbench.Workbench) -> None:
-        self._newcomers = []  # they are among all those who are connected
-        pending = await self._serve(bench, self._clients.proxies)
-        # A client may have gone, or even answered, while others were served.
-        self._progress.opened(
-            [
-                client
-                for client in pending
-                if client in self._clients and not client.session.stream.idle
-            ],
-            attributes={"xds.proxies": len(self._clients.proxies)},
-        )
-
-    async def _serve_newcomers(self, bench: workbench.Workbench) -> None:
-        newcomers, self._newcomers = self._newcomers, []
-        await self._serve(bench, newcomers)
-
-    async def _serve(
-        self, bench: workbench.Workbench, wanted: Sequence[clients.Client]
-    ) -> list[clients.Client]:
-        """Give proxies their targets; those that are to acknowledge something now."""
-        pending: list[clients.Client] = []
-        for start in range(0, len(wanted), BATCH):
-            batch = [client for client in wanted[start : start + BATCH] if client in self._clients]
-            asked = [self._asked(client) for client in batch]
-            answers = await bench.do(self._builder.answers, asked)
-            served = zip(batch, asked, answers, strict=True)
-            for number, (client, question, answer) in enumerate(served, start=1):
-                if client in self._clients:
-                    if self._give(client, answer):
-                        pending.append(client)
-                    self._holding.given(client, question.held)
-                if number % TURN == 0:
-                    await asyncio.sleep(0)
-        return pending
-
-    def _asked(self, client: clients.Client) -> builder.Asked:
-        return builder.Asked(
-            proxy=client.proxy,
-            served=client.session.stream.target is not None,
-            held=self._holding.held(client),
-        )
-
-    def _give(self, client: clients.Client, answer: builder.Answer) -> bool:
-        """Pass an answer on; True when that leaves something to be acknowledged."""
-        match answer:
-            case resources.Snapshot():
-                client.waiting_for = ()
-                return self._push(client, answer)
-            case plan.NotReady(waiting_for=waiting_for):
-                if client.waiting_for != waiting_for:
-                    _LOG.info("proxy waits for sources", node=client.name, waiting_for=waiting_for)
-                client.waiting_for = waiting_for
-                return False
-            case builder.Failed():
-                client.session.end(grpc.StatusCode.INTERNAL, "internal error")
-                return False
-            case _:
-                assert_never(answer)
-
-    def _push(
-        self, client: clients.Client, snapshot: resources.Snapshot, *, traceparent: str = ""
-    ) -> bool:
-        new = snapshot is not client.session.stream.target
-        pending = client.push(snapshot, traceparent=traceparent)
-        if new:
-            self._progress.moved(client)
-        return pending
-
     def _serve_sources(self) -> None:
         for client in self._clients.sources:
             self._serve_source(client)
@@ -320,4 +259,4 @@ class Engine:
         if not client.waiting_for:
             status = self._statuses.layer(self._progress.states, source=client.proxy.id.name)
             snapshot = resources.Snapshot.of((built.authored, status))
-            self._push(client, snapshot, traceparent=telemetry.current_traceparent())
+            self._delivery.push(client, snapshot, traceparent=telemetry.current_traceparent())

@@ -113,6 +113,17 @@ class Holding:
         record = self._records.get(client)
         return records.NOTHING if record is None else record.held
 
+    def at_peace(self, client: clients.Client) -> bool:
+        """True when a client runs what is in force, and nothing else is of interest in it."""
+        record = self._records.get(client)
+        return (
+            record is not None
+            and client not in self._special
+            and record.given is record.held
+            and record.confirmed is record.view is self._accepted.configs
+            and not (record.lagging or record.tried)
+        )
+
     # What clients do
 
     def opened(self, client: clients.Client) -> None:

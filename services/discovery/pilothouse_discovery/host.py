@@ -102,6 +102,8 @@ class Host:
                     continue
         self._progress.answered(client)
         self._holding.look(client)
+        if not client.is_source:
+            self._engine.settled(client)
 
     def sent(self, session: sessions.Session, response: xds_streams.Response) -> None:
         """A response has been written."""
@@ -129,6 +131,7 @@ class Host:
         self._count(session.ending)
         self._progress.gone(client)
         self._holding.gone(client)
+        self._engine.gone(client)
         _LOG.info("client gone", node=str(client.proxy.id))
 
     def _count(self, ending: tuple[grpc.StatusCode, str] | None) -> None:

@@ -9,6 +9,7 @@ tracing costs the same for ten proxies and for ten thousand.
 from __future__ import annotations
 
 import asyncio
+import collections
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -20,7 +21,7 @@ from pilothouse.config import objects
 from pilothouse.model import keys
 from pilothouse.rollout import ledger, waves
 from pilothouse.routing import memo as memory
-from pilothouse.xds import resources
+from pilothouse.xds import resources, rests
 from pilothouse_discovery import clients, held_counts, holding, metrics, statuses
 
 _LOG = structlog.get_logger(__name__)
@@ -172,7 +173,10 @@ class Progress:
         moved, self._moved = self._moved, set()
         for client in moved:
             self._place(client)
-        positions = {clients.position(one): count for one, count in self._groups.items()}
+        # Of those that stand at different places some may hold the same.
+        positions: collections.Counter[ledger.Position] = collections.Counter()
+        for standing, count in self._groups.items():
+            positions[clients.position(standing)] += count
         concerned = self._holding.concerned
         self._memo = self._memo.next()
         states = statuses.compute(
@@ -210,7 +214,10 @@ class Progress:
             self._groups[now] = self._groups.get(now, 0) + 1
 
     def _mildly(
-        self, client: clients.Client, target: resources.Snapshot, places: clients.Places
+        self,
+        client: clients.Client,
+        target: resources.Snapshot | rests.Rest,
+        places: clients.Places,
     ) -> clients.Standing:
         """Where a client stands that refuses something."""
         if self._holding.searched(client):

@@ -85,9 +85,9 @@ class Building:
 
     def routes(self) -> str:
         """What the proxy is given."""
-        (answer,) = self.builder.answers(self.asked)
-        assert isinstance(answer, resources.Snapshot)
-        return b"".join(one.body for one in answer.resources(RDS).values()).decode("latin-1")
+        (told,) = self.builder.answers(self.asked)
+        assert isinstance(told.answer, resources.Snapshot)
+        return b"".join(one.body for one in told.answer.resources(RDS).values()).decode("latin-1")
 
     def in_force(self) -> dict[str, str]:
         """Name to path."""
