@@ -15,7 +15,7 @@ from typing import assert_never
 import grpc
 import structlog
 
-from pilothouse.routing import plan
+from pilothouse.routing import kinship, plan
 from pilothouse.xds import resources
 from pilothouse_discovery import builder, clients, herds, holding, progress, records, workbench
 
@@ -48,6 +48,8 @@ class Delivery:
         self._herds = herds.Herds()
         self._told: dict[int, builder.Told] = {}
         """What those of a kind shall hold by the newest build, by the kind's identity."""
+        self._kinds: list[kinship.Kind] = []
+        """Those that were asked for, so that nothing else can get their identities."""
 
     def welcome(self, client: clients.Client) -> None:
         """A proxy has come, or must be looked at on its own."""
@@ -70,6 +72,7 @@ class Delivery:
             moved: The addresses whose proxies may be of another kind; None if any may be.
         """
         self._told.clear()
+        self._kinds.clear()
         self._herds.begin(moved)
         pending: list[clients.Client] = []
         while self._herds.herds or self._herds.loose:
@@ -153,6 +156,7 @@ class Delivery:
         }
         found: dict[int | str, builder.Told] = {}
         if asked:
+            self._kinds += [one.kind for one in batch if one.kind is not None]
             told = await bench.do(self._builder.answers, tuple(asked.values()))
             found.update(zip(asked, told, strict=True))
             # Single clients may be asked for again, with something else held for them.
