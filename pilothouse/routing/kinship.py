@@ -10,6 +10,8 @@ kinds are one object, for whoever looks them up by identity.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import operator
 import weakref
 from collections.abc import Mapping
 from typing import TypeVar, cast
@@ -183,8 +185,10 @@ def moved(
     now: Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]],
 ) -> frozenset[str]:
     """The addresses of endpoints that are not the same objects, as they were and as they are."""
-    changed = [key for key, some in now.items() if before.get(key) is not some]
-    changed += [key for key in before if key not in now]
+    # Without a step of Python's for each service there is.
+    differing = map(operator.is_not, now.values(), map(before.get, now))
+    changed = [*itertools.compress(now, differing)]
+    changed += itertools.filterfalse(now.__contains__, before)
     found = (one for key in changed for some in (before, now) for one in some.get(key, ()))
     return frozenset(one.address for one in found)
 
