@@ -47,7 +47,7 @@ five draws would find the failing one again for one of sixty requests."""
 def fill_forward(
     made: route_components_pb2.RouteAction, forward: plan.Forward, match: plan.RouteMatch
 ) -> Collection[str]:
-    """Sends requests on; gives the names of the clusters that they go to."""
+    """Sends requests on, but for retries; gives the names of the clusters that they go to."""
     seconds, milliseconds = divmod(forward.timeout_ms, 1000)
     made.timeout.seconds, made.timeout.nanos = seconds, milliseconds * 1_000_000
     _fill_upgrades(made, forward, match)
@@ -57,8 +57,6 @@ def fill_forward(
         made.idle_timeout.CopyFrom(made.timeout)  # else a listener's shorter one would end it
     if forward.rewrite is not None:
         rewrites.fill(made, forward.rewrite, match)
-    if forward.retry is not None and forward.retry.attempts:
-        made.retry_policy.CopyFrom(_retry(forward.retry))
     clusters = [
         names.UNRESOLVED if share.cluster is None else names.cluster(share.cluster)
         for share in forward.clusters
@@ -95,7 +93,7 @@ def _fill_upgrades(
 
 
 @functools.lru_cache(maxsize=256)
-def _retry(retry: plan.Retry) -> route_components_pb2.RetryPolicy:
+def retry_policy(retry: plan.Retry) -> route_components_pb2.RetryPolicy:
     """A retry policy; a mesh has many routes and few of these."""
     made = route_components_pb2.RetryPolicy(
         retry_on=",".join(retry.retry_on),

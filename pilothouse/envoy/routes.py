@@ -95,12 +95,28 @@ def _fill_virtual_host(made: route_components_pb2.VirtualHost, host: plan.Virtua
     """
     made.name = host.name
     made.domains.extend(host.domains)
+    shared = _shared_retry(host)
+    if shared is not None:
+        made.retry_policy.CopyFrom(actions.retry_policy(shared))
     clusters: set[str] = set()
     for planned in host.routes:
         operation = f"{host.name}/{planned.name}"
         for route in _variants(planned):
-            clusters.update(_fill_route(made.routes.add(), route, operation))
+            clusters.update(_fill_route(made.routes.add(), route, operation, shared=shared))
     return clusters
+
+
+def _shared_retry(host: plan.VirtualHost) -> plan.Retry | None:
+    """The retries of all routes of a host that send requests on, if it has several.
+
+    The virtual host says them then. In each of three routes they are 40 % of the bytes, and a fifth
+    of the time that Envoy takes. A route that says none would have those of its host, so all or
+    nothing: Envoy joins no two policies.
+    """
+    found = [route.action.retry for route in host.routes if isinstance(route.action, plan.Forward)]
+    if len(found) < 2 or found[0] is None or not found[0].attempts:
+        return None
+    return found[0] if all(one == found[0] for one in found) else None
 
 
 def _variants(route: plan.Route) -> tuple[plan.Route, ...]:
@@ -165,7 +181,11 @@ def _preflights(route: plan.Route) -> tuple[plan.Route, ...]:
 
 
 def _fill_route(
-    made: route_components_pb2.Route, route: plan.Route, operation: str
+    made: route_components_pb2.Route,
+    route: plan.Route,
+    operation: str,
+    *,
+    shared: plan.Retry | None,
 ) -> Collection[str]:
     made.name = route.name
     matches.fill(made.match, route.match)
@@ -184,6 +204,8 @@ def _fill_route(
         case plan.Forward() as forward:
             if forward.asked:
                 filters.find_address(made)
+            if shared is None and forward.retry is not None and forward.retry.attempts:
+                made.route.retry_policy.CopyFrom(actions.retry_policy(forward.retry))
             return actions.fill_forward(made.route, forward, route.match)
         case plan.Redirect() as redirect:
             actions.fill_redirect(made.redirect, redirect, route.match)

@@ -15,6 +15,12 @@ def retrying(retry: str) -> str:
     return f"{{destinations: [{{service: one}}], retry: {{backOff: {{base: 1ms}}, {retry}}}}}"
 
 
+def at(path: str, retry: str) -> str:
+    match = f"matches: [{{path: {{prefix: {path}}}}}]"
+    return f"{{{match}, destinations: [{{service: one}}], retry: {{{retry}}}}}"
+
+
+AGAIN = "backOff: {base: 1ms}, statusCodes: [409]"
 RULES = {
     "codes": retrying("statusCodes: [409, 429]"),
     "headers": retrying("attempts: 3, responseHeaders: [{name: server, prefix: the-app}]"),
@@ -51,3 +57,17 @@ async def test_headers_that_count_as_failed(world: rule_worlds.World):
 async def test_a_try_in_which_nothing_moves_is_given_up(world: rule_worlds.World):
     """And tried again, as often as is allowed."""
     assert await tries(world, "idle", "/idle/hold") == ("504", 2)
+
+
+async def test_routes_of_one_host_that_retry_alike() -> None:
+    """They are told with their host, and each of them retries; beside one that does not, neither
+    does more nor less than it says."""
+    rules = {
+        "alike": f"{at('/alike/a', AGAIN)}, {at('/alike/b', AGAIN)}",
+        "unlike": f"{at('/unlike/a', AGAIN)}, {at('/unlike/b', 'attempts: 0')}",
+    }
+    async with rule_worlds.gateway(rules) as edge:
+        assert await tries(edge, "alike", "/alike/a/status/409") == ("409", 3)
+        assert await tries(edge, "alike", "/alike/b/status/409") == ("409", 3)
+        assert await tries(edge, "unlike", "/unlike/a/status/409") == ("409", 3)
+        assert await tries(edge, "unlike", "/unlike/b/status/409") == ("409", 1)

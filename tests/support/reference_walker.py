@@ -52,7 +52,7 @@ class Envoy:
         seen = self._arrived(request)
         host = matches.virtual_host(self.routes, seen.authority)
         route = matches.route(host, seen) if host else None
-        if route is None:
+        if host is None or route is None:
             return values.Verdict(status=404)
         parts = _treatment(route, seen)
         match route.WhichOneof("action"):
@@ -71,7 +71,7 @@ class Envoy:
                     **parts,
                 )
             case "route":
-                return self._forward(route, seen, parts)
+                return self._forward(route, seen, {**parts, "retry": _retry(route.route, host)})
             case other:
                 raise ValueError(f"an action of kind {other}")
 
@@ -102,7 +102,6 @@ class Envoy:
             path=_rewritten(action, route.match, seen.path),
             host=action.host_rewrite_literal or seen.authority,
             timeout_ms=_milliseconds(action.timeout),
-            retry=_retry(action),
             **parts,
         )
 
@@ -227,10 +226,16 @@ def fraction(share: percent_pb2.FractionalPercent) -> Fraction:
     return Fraction(share.numerator, 100 * 100 ** int(share.denominator))
 
 
-def _retry(action: route_components_pb2.RouteAction) -> values.Retry | None:
-    if not action.HasField("retry_policy"):
+def _retry(
+    action: route_components_pb2.RouteAction, host: route_components_pb2.VirtualHost
+) -> values.Retry | None:
+    """The retries that a route says, or else those of its virtual host: never of both."""
+    if action.HasField("retry_policy"):
+        policy = action.retry_policy
+    elif host.HasField("retry_policy"):
+        policy = host.retry_policy
+    else:
         return None
-    policy = action.retry_policy
     return values.Retry(
         attempts=policy.num_retries.value,
         retry_on=frozenset(policy.retry_on.split(",")),

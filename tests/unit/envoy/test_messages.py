@@ -181,6 +181,42 @@ def test_routes_as_others_read_them():
     assert only.route.retry_policy.num_retries == 2
 
 
+ONCE = plan.Retry(attempts=1)
+REDIRECT = route(plan.Redirect(code=301, host="b"), path_kind="exact", path="/r")
+
+
+@pytest.mark.parametrize(
+    ("retries", "of_host", "of_routes"),
+    [
+        ((plan.Retry(),), None, [2]),
+        ((plan.Retry(), plan.Retry()), 2, [None, None]),
+        ((ONCE, plan.Retry(attempts=1), ONCE), 1, [None, None, None]),
+        ((ONCE, plan.Retry()), None, [1, 2]),
+        ((ONCE, None), None, [1, None]),
+        ((plan.Retry(attempts=0), plan.Retry(attempts=0)), None, [None, None]),
+        ((None, None), None, [None, None]),
+    ],
+)
+def test_retries_of_all_routes_are_those_of_the_host(
+    retries: tuple[plan.Retry | None, ...], of_host: int | None, of_routes: list[int | None]
+) -> None:
+    """If there are several, and all that send requests on say the same.
+
+    A route that says none would have its host's (`VirtualHost.retry_policy` of Envoy's API).
+    """
+    sending = [route(forward(key("reviews"), retry=retry)) for retry in retries]
+    planned = host("reviews", REDIRECT, *sending)
+    read = independent.route.RouteConfiguration.parse(
+        routes.resource("http-proxy", [routes.chunk(planned)]).body
+    )
+    (made,) = read.virtual_hosts
+    assert (made.retry_policy.num_retries if made.retry_policy else None) == of_host
+    assert [
+        one.route.retry_policy.num_retries if one.route.retry_policy else None
+        for one in made.routes[1:]
+    ] == of_routes
+
+
 @pytest.mark.parametrize("edge", [True, False])
 def test_a_listener_as_others_read_it(*, edge: bool):
     """Address, certificates in the plan's order, and the manager's view of its peers."""
