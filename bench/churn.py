@@ -80,7 +80,7 @@ async def _hang_up(address: str, number: int) -> None:
     async with grpc.aio.insecure_channel(
         address, options=(("grpc.use_local_subchannel_pool", 1),)
     ) as channel:
-        call: clients.Call = channel.stream_stream(clients.METHOD)()
+        call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(clients.METHOD)()
         request = discovery_pb2.DeltaDiscoveryRequest(type_url=clients.CDS)
         request.node.id = clients.sidecar(number)
         await call.write(request.SerializeToString())

@@ -2,8 +2,9 @@
 """Delta clients that behave as an Envoy does: all clusters, the endpoints of each, if asked to all
 listeners and their routes too, and an ACK for each response.
 
-Each has a connection of its own. Bytes are handed through; a response is parsed for its type, nonce
-and names only, which is about what an Envoy's own share of the work would be.
+Each has a connection of its own. What they read and answer is worked out once for all who read the
+very same bytes: an Envoy does its own share of that on a machine of its own, and here thousands of
+them share two cores with the server that is measured.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
+import functools
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
-import grpc
-
+from bench import http2
 from pilothouse.api.envoy.config.core.v3 import base_pb2
 from pilothouse.api.envoy.config.listener.v3 import listener_pb2
 from pilothouse.api.envoy.extensions.filters.network.http_connection_manager.v3 import (
@@ -27,19 +28,15 @@ from pilothouse.xds import types
 
 SUBSCRIBE_SECONDS = 240.0
 RETRY_SECONDS = 0.25
+RETRIES = 20
 
 METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
-_CHANNEL = (
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.max_receive_message_length", -1),
-)
 CDS, EDS = types.CLUSTER.type_url, types.ENDPOINT.type_url
 LDS, RDS = types.LISTENER.type_url, types.ROUTE.type_url
 SDS = types.SECRET.type_url
 
 Held = Mapping[str, Mapping[str, str]]
 """Type URL to name to version."""
-Call = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 class Tally:
@@ -63,7 +60,7 @@ class Tally:
             await self._done.wait()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Wants:
     """What a client asks for, beside all clusters."""
 
@@ -77,15 +74,52 @@ class Wants:
     """Keep the resources that arrive, in `resources`."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """A response that somebody has read."""
+
+    raw: bytes
+    response: discovery_pb2.DeltaDiscoveryResponse
+    ack: bytes
+    """The encoded request that acknowledges it."""
+    following: dict[Wants, tuple[bytes, ...]] = dataclasses.field(default_factory=dict)
+    """What is asked for by those who want this, when it is their first response of a type."""
+
+
+class Reader:
+    """Reads responses, those that are the same once."""
+
+    def __init__(self) -> None:
+        """Begin with nothing read."""
+        self._newest: dict[int, _Read] = {}
+        """By length: who is sent the same is sent it soon."""
+
+    def read(self, raw: bytes) -> _Read:
+        """What a response says, and its acknowledgement."""
+        known = self._newest.get(len(raw))
+        if known is not None and known.raw == raw:
+            return known
+        response = discovery_pb2.DeltaDiscoveryResponse.FromString(raw)
+        ack = discovery_pb2.DeltaDiscoveryRequest(
+            type_url=response.type_url, response_nonce=response.nonce
+        )
+        read = _Read(raw=raw, response=response, ack=ack.SerializeToString())
+        self._newest[len(raw)] = read
+        return read
+
+
 class DeltaClient:
     """One stream on one connection."""
 
-    def __init__(self, address: str, node_id: str, *, wants: Wants, ready: Tally) -> None:
+    def __init__(
+        self, address: str, node_id: str, *, wants: Wants, ready: Tally, reader: Reader
+    ) -> None:
         """Nothing is opened before ``run``."""
         self._address = address
         self._node = base_pb2.Node(id=node_id)
         self._wants = wants
         self._ready: Tally | None = ready
+        self._reader = reader
         self.watching: tuple[str, Tally] | None = None
         """Tell the tally of the next acknowledged response of this type."""
         self.received_bytes = 0
@@ -99,49 +133,39 @@ class DeltaClient:
     async def run(self) -> None:
         """Open the stream and acknowledge everything, until cancelled.
 
-        gRPC's servers turn streams away while thousands wait to be taken; Envoy comes back then.
+        Who is turned away before anything was said comes back, as Envoy does.
+
+        Raises:
+            http2.EndedError: the server ended the stream later, or turned it away again and again.
         """
-        while True:
+        for _ in range(RETRIES):
             try:
-                return await self._stream()
-            except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.CANCELLED or self.received_bytes:
+                await self._stream()
+            except (http2.EndedError, OSError) as error:
+                if self.received_bytes:
                     raise
-                await asyncio.sleep(RETRY_SECONDS)
+                reason = error
+            await asyncio.sleep(RETRY_SECONDS)
+        raise http2.EndedError(f"turned away {RETRIES} times: {reason}")
 
     async def _stream(self) -> None:
-        channel = grpc.aio.insecure_channel(self._address, options=_CHANNEL)
+        call = await http2.call(self._address, METHOD, self._answer)
         try:
-            call: Call = channel.stream_stream(METHOD)()
-            await self._ask(call, CDS, node=self._node)
-            for url, held in self._wants.held.items():
-                if url != CDS:
-                    await self._ask(call, url, () if url == LDS else held)
-            if self._wants.held:
-                # What nobody has is answered always: when the answer comes, all else was read.
-                await self._ask(call, SDS, ("absent",))
-            while isinstance(raw := await call.read(), bytes):
-                self.received_bytes += len(raw)
-                await self._answer(call, discovery_pb2.DeltaDiscoveryResponse.FromString(raw))
+            # Joined, two encoded messages are one with the fields of both.
+            introduction = discovery_pb2.DeltaDiscoveryRequest(node=self._node).SerializeToString()
+            subscribing, *others = _first(self._wants)
+            call.send(introduction + subscribing)
+            for request in others:
+                call.send(request)
+            await call.ended
         finally:
-            await channel.close()
+            call.close()
 
-    async def _ask(
-        self, call: Call, url: str, names: Iterable[str] = (), node: base_pb2.Node | None = None
-    ) -> None:
-        await call.write(
-            discovery_pb2.DeltaDiscoveryRequest(
-                node=node,
-                type_url=url,
-                resource_names_subscribe=names,
-                initial_resource_versions=self._wants.held.get(url),
-            ).SerializeToString()
-        )
-
-    async def _answer(self, call: Call, response: discovery_pb2.DeltaDiscoveryResponse) -> None:
-        url = response.type_url
-        ack = discovery_pb2.DeltaDiscoveryRequest(type_url=url, response_nonce=response.nonce)
-        await call.write(ack.SerializeToString())
+    def _answer(self, call: http2.Call, raw: bytes) -> None:
+        read = self._reader.read(raw)
+        call.send(read.ack)
+        self.received_bytes += len(raw)
+        response, url = read.response, read.response.type_url
         first = url not in self.received
         self.received[url] += len(response.resources)
         self.acked_at = time.perf_counter()
@@ -153,21 +177,53 @@ class DeltaClient:
             self.watching = None
             tally.one()
         if first and url not in self._wants.held:
-            await self._follow(call, response)
+            self._follow(call, read)
 
-    async def _follow(self, call: Call, response: discovery_pb2.DeltaDiscoveryResponse) -> None:
+    def _follow(self, call: http2.Call, read: _Read) -> None:
         """Ask for what the first response of a type leads to, in Envoy's order."""
-        match response.type_url:
-            case types.CLUSTER.type_url:
-                names = [one.name for one in response.resources if one.name not in self._wants.but]
-                await self._ask(call, EDS, names)
-            case types.ENDPOINT.type_url if self._wants.routes:
-                await self._ask(call, LDS)
-            case types.LISTENER.type_url:
-                await self._ask(call, RDS, sorted(_routes(response.resources)))
-            case _ if self._ready is not None:
-                self._ready.one()
-                self._ready = None
+        following = read.following.get(self._wants)
+        if following is None:
+            following = read.following[self._wants] = tuple(_next(read.response, self._wants))
+        for request in following:
+            call.send(request)
+        if not following and self._ready is not None:
+            self._ready.one()
+            self._ready = None
+
+
+def _request(url: str, names: Iterable[str] = (), held: Held | None = None) -> bytes:
+    return discovery_pb2.DeltaDiscoveryRequest(
+        type_url=url,
+        resource_names_subscribe=names,
+        initial_resource_versions=held.get(url) if held else None,
+    ).SerializeToString()
+
+
+@functools.lru_cache(maxsize=2)
+def _first(wants: Wants) -> tuple[bytes, ...]:
+    """What is asked for at once, the clusters first."""
+    held = wants.held
+    again = [
+        _request(url, () if url == LDS else named, held)
+        for url, named in held.items()
+        if url != CDS
+    ]
+    # What nobody has is answered always: when the answer comes, all else was read.
+    last = [_request(SDS, ("absent",))] if held else []
+    return (_request(CDS, held=held), *again, *last)
+
+
+def _next(response: discovery_pb2.DeltaDiscoveryResponse, wants: Wants) -> Iterator[bytes]:
+    match response.type_url:
+        case types.CLUSTER.type_url:
+            names = [one.name for one in response.resources if one.name not in wants.but]
+            yield _request(EDS, names)
+        case types.ENDPOINT.type_url if wants.routes:
+            yield _request(LDS)
+        case types.LISTENER.type_url:
+            yield _request(RDS, sorted(_routes(response.resources)))
+        case _:
+            pass
 
 
 def _routes(resources: Iterable[discovery_pb2.Resource]) -> set[str]:
@@ -199,17 +255,23 @@ async def swarm(
     seconds: float = SUBSCRIBE_SECONDS,
 ) -> AsyncIterator[Sequence[DeltaClient]]:
     """Clients for the time of the block, each with all that it asked for."""
-    ready = Tally(0 if wants.held else count)
-    clients = [DeltaClient(address, node(n), wants=wants, ready=ready) for n in range(count)]
-    tasks = [asyncio.create_task(client.run()) for client in clients]
+    ready, reader = Tally(0 if wants.held else count), Reader()
+    clients = [
+        DeltaClient(address, node(number), wants=wants, ready=ready, reader=reader)
+        for number in range(count)
+    ]
     try:
-        await ready.all(seconds)
-        yield clients
-    finally:
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        async with asyncio.TaskGroup() as group:
+            # One that is turned away for good ends the block, with the reason.
+            tasks = [group.create_task(client.run()) for client in clients]
+            try:
+                await ready.all(seconds)
+                yield clients
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except ExceptionGroup as found:
+        raise found.exceptions[0] from None
 
 
 def versions(client: DeltaClient) -> Held:

@@ -21,7 +21,13 @@ from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
 from pilothouse.xds import types
 
 _SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
-_OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # All clients come at once, and are not to be turned away: as Pilothouse has it.
+    ("grpc.server.max_pending_requests", 100_000),
+    ("grpc.server.max_pending_requests_hard_limit", 100_000),
+)
 _TYPES = (types.CLUSTER.type_url, types.ENDPOINT.type_url)
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
