@@ -62,6 +62,8 @@ class World:
         self.target: builder.Answer = plan.NotReady(waiting_for=("files",))
         self.asked: list[str] = []
         self.pending: list[str] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What happens on the loop while the builder works."""
         this = cast("Any", self)
         self.delivery = delivery.Delivery(
             connected=self.connected, by=this, holder=this, tracker=this
@@ -75,7 +77,10 @@ class World:
         return tuple(builder.Told(self.target, self.kinds[one.proxy]) for one in asked)
 
     async def do(self, work: Callable[..., Any], *args: Any) -> Any:
-        return work(*args)
+        found = work(*args)
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        return found
 
     # Holding: nothing is held for anybody
 
@@ -249,14 +254,56 @@ class Told(alike.Told):
         return sent
 
 
+ACTIONS = st.tuples(st.integers(0, 2), alike.ACTIONS)
+"""Who does what."""
+
+
+class Twins:
+    """Three proxies of one kind, each beside one that behaves the same and shares nothing."""
+
+    def __init__(self, variant: str) -> None:
+        made: Any = Told
+        self.world = World()
+        self.crowd: list[Any] = [made(variant, alone=False) for _ in range(3)]
+        self.lonely: list[Any] = [made(variant, alone=True) for _ in range(3)]
+        one = kind()
+        for envoy in self.crowd:
+            client = self.world.add(envoy.peer.stream, of=one)
+            envoy.answered = functools.partial(self.world.delivery.settled, client)
+
+    def act(self, *actions: tuple[int, str]) -> None:
+        _act(self.crowd, actions)
+        _act(self.lonely, actions)
+
+    def update(self, target: resources.Snapshot, meanwhile: Sequence[tuple[int, str]] = ()) -> None:
+        self.world.meanwhile = functools.partial(_act, self.crowd, meanwhile)
+        _act(self.lonely, meanwhile)
+        self.world.build(target)
+        for envoy in self.crowd:
+            envoy.target = target
+        for envoy in self.lonely:
+            envoy.update(target)
+
+    def finish(self) -> None:
+        for envoy in (*self.crowd, *self.lonely):
+            envoy.run()
+
+
+def _act(envoys: list[Any], actions: Iterable[tuple[int, str]]) -> None:
+    for who, action in actions:
+        getattr(envoys[who], action)()
+
+
 @pytest.mark.parametrize("variant", convergence.VARIANTS)
 @convergence.SETTINGS
 @given(
     first=convergence.snapshots().map(alike.in_layers),
     plan=st.lists(
         st.one_of(
-            st.tuples(st.integers(0, 2), alike.ACTIONS),
-            convergence.snapshots(bad=True).map(alike.in_layers),
+            ACTIONS,
+            st.tuples(
+                convergence.snapshots(bad=True).map(alike.in_layers), st.lists(ACTIONS, max_size=4)
+            ),
         ),
         max_size=30,
     ),
@@ -264,37 +311,17 @@ class Told(alike.Told):
 def test_each_is_told_what_it_would_be_told_alone(
     variant: str, first: resources.Snapshot, plan: list[Any]
 ) -> None:
-    """Three proxies of one kind, each with delays of its own, beside three that share nothing."""
-    world, one = World(), kind()
-    made: Any = Told
-    crowd = [made(variant, alone=False) for _ in range(3)]
-    lonely = [made(variant, alone=True) for _ in range(3)]
-    for envoy in crowd:
-        client = world.add(envoy.peer.stream, of=one)
-        envoy.answered = functools.partial(world.delivery.settled, client)
-
-    def update(target: resources.Snapshot) -> None:
-        world.build(target)
-        for envoy in crowd:
-            envoy.target = target
-        for envoy in lonely:
-            envoy.update(target)
-
-    def finish() -> None:
-        for envoy in (*crowd, *lonely):
-            envoy.run()
-
-    update(first)
-    finish()
+    """Each with delays of its own, also while others are given their targets."""
+    twins = Twins(variant)
+    twins.update(first)
+    twins.finish()
     for step in plan:
-        if isinstance(step, tuple):
-            who, action = step
-            getattr(crowd[who], action)()
-            getattr(lonely[who], action)()
+        if isinstance(step[0], int):
+            twins.act(step)
         else:
-            update(step)
-    finish()
-    for envoy, other in zip(crowd, lonely, strict=True):
+            twins.update(*step)
+    twins.finish()
+    for envoy, other in zip(twins.crowd, twins.lonely, strict=True):
         assert envoy.told == other.told
         assert envoy.held == other.held
         assert envoy.peer.stream.in_sync == other.peer.stream.in_sync
