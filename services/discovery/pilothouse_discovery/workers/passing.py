@@ -19,8 +19,12 @@ import structlog
 _LOG = structlog.get_logger(__name__)
 
 _DEAD: Final = (grpc.aio.BaseError, asyncio.InvalidStateError)
-_OWN: Final = ("grpc-", "user-agent", "content-type", ":", "te")
+_OWN: Final = ("grpc-", ":")
 """How metadata begins that belongs to one connection."""
+_OF_CONNECTION: Final = frozenset({"user-agent", "content-type", "te"})
+"""More of it."""
+_DETAILS: Final = "grpc-status-details-bin"
+"""This is the caller's all the same."""
 
 
 class Passing(grpc.GenericRpcHandler):
@@ -47,11 +51,7 @@ class Passing(grpc.GenericRpcHandler):
         return grpc.stream_stream_rpc_method_handler(serve)
 
     async def _serve(self, method: str, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        metadata = [
-            (key, value)
-            for key, value in context.invocation_metadata() or ()
-            if not key.startswith(_OWN)
-        ]
+        metadata = _pairs(context.invocation_metadata())
         call: Any = self._channel.stream_stream(method)(
             timeout=context.time_remaining(), metadata=metadata
         )
@@ -70,13 +70,19 @@ class Passing(grpc.GenericRpcHandler):
             return
         finally:
             call.cancel()
-        if code is not grpc.StatusCode.OK:
+        if code is grpc.StatusCode.OK:
+            context.set_trailing_metadata(tuple(_pairs(trailing)))
+        else:
             await context.abort(code, text or "", tuple(_pairs(trailing)))
 
 
 def _pairs(metadata: Any) -> list[tuple[str, Any]]:
     pairs: Iterable[tuple[str, Any]] = metadata or ()
-    return [(key, value) for key, value in pairs if not key.startswith(_OWN) or "details" in key]
+    return [
+        (key, value)
+        for key, value in pairs
+        if key == _DETAILS or not (key.startswith(_OWN) or key in _OF_CONNECTION)
+    ]
 
 
 async def _pass_up(context: grpc.aio.ServicerContext[Any, Any], call: Any) -> None:
