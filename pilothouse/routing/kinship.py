@@ -10,11 +10,9 @@ kinds are one object, for whoever looks them up by identity.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import operator
 import weakref
 from collections.abc import Mapping
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from pilothouse.model import keys, mapped
 from pilothouse.model import proxy as proxies
@@ -31,6 +29,7 @@ from pilothouse.routing import (
     tracing,
 )
 from pilothouse.routing import mapped as mapping
+from pilothouse.routing import memo as memory
 
 Beside = tuple[keys.ServiceKey, ...] | None
 """The services that a proxy is an endpoint of; None for one that does not ask for its peers."""
@@ -58,7 +57,7 @@ class SidecarKind:
     mapped: tuple[mapped.MappedPort, ...]
     """Those that it does not serve for its application anyway."""
     service: str
-    """Its name in traces."""
+    """Its name in traces; empty while nobody traces."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
@@ -70,7 +69,7 @@ class GatewayKind:
     beside: Beside
     bind: str
     service: str
-    """Its name in traces."""
+    """Its name in traces; empty while nobody traces."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
@@ -94,6 +93,15 @@ def _one(kind: _K) -> _K:
     return cast("_K", _known.setdefault(kind, kind))
 
 
+class Interest(NamedTuple):
+    """What of all proxies counts in a state of the mesh."""
+
+    compared: frozenset[str] | None
+    """Labels that policies compare; None if no policy looks at places."""
+    traced: bool
+    """True if names in traces count."""
+
+
 def sidecar(
     proxy: proxies.Proxy,
     workload: registry.Workload | None,
@@ -101,7 +109,7 @@ def sidecar(
     selectors: Selectors,
     asked: sources.Asked,
     member_of: frozenset[keys.ServiceKey],
-    compared: frozenset[str] | None,
+    interest: Interest,
     beside: Beside,
 ) -> SidecarKind:
     """The kind of a sidecar.
@@ -113,7 +121,7 @@ def sidecar(
         selectors: The services of its namespace.
         asked: The tests of sources in rules.
         member_of: Services that those name, and that have an endpoint at its address.
-        compared: Labels that policies compare; None if no policy looks at places.
+        interest: What of it counts at all.
         beside: The services that it is an endpoint of.
     """
     labels = indexes.labels(proxy, workload)
@@ -122,14 +130,14 @@ def sidecar(
         SidecarKind(
             namespace=proxy.id.namespace,
             truths=_truths(proxy, labels, asked, member_of),
-            stand=_stand(proxy, labels, compared),
+            stand=_stand(proxy, labels, interest.compared),
             beside=beside,
             ports=ports,
             bind=proxy.bind_address,
             application=proxy.application_address,
             outbound_port=proxy.outbound_port,
             mapped=mapping.without(proxy, ports),
-            service=_traced(proxy, labels),
+            service=_name(proxy, labels) if interest.traced else "",
         )
     )
 
@@ -141,7 +149,7 @@ def grpc(
     selectors: Selectors,
     asked: sources.Asked,
     member_of: frozenset[keys.ServiceKey],
-    compared: frozenset[str] | None,
+    interest: Interest,
 ) -> GrpcKind:
     """The kind of a gRPC application; the arguments are those of `sidecar`."""
     labels = indexes.labels(proxy, workload)
@@ -149,7 +157,7 @@ def grpc(
         GrpcKind(
             namespace=proxy.id.namespace,
             truths=_truths(proxy, labels, asked, member_of),
-            stand=_stand(proxy, labels, compared),
+            stand=_stand(proxy, labels, interest.compared),
             address=proxy.id.address,
             ports=_served(proxy, workload, at_address, selectors),
             provider=proxy.certificate_provider,
@@ -158,24 +166,27 @@ def grpc(
 
 
 def gateway(
-    proxy: proxies.Proxy, known: _Gateways, compared: frozenset[str] | None, beside: Beside
+    proxy: proxies.Proxy,
+    known: _Gateways,
+    interest: Interest,
+    beside: Beside,
 ) -> GatewayKind:
     """The kind of a gateway.
 
     Args:
         proxy: Which.
         known: All MeshGateways.
-        compared: Labels that policies compare; None if no policy looks at places.
+        interest: What of it counts at all.
         beside: The services that it is an endpoint of.
     """
     served = gateways.serving(known, namespace=proxy.id.namespace, labels=proxy.labels)
     return _one(
         GatewayKind(
             gateways=tuple(one.key for one in served),
-            stand=_stand(proxy, proxy.labels, compared),
+            stand=_stand(proxy, proxy.labels, interest.compared),
             beside=beside,
             bind=proxy.bind_address,
-            service=_traced(proxy, proxy.labels),
+            service=_name(proxy, proxy.labels) if interest.traced else "",
         )
     )
 
@@ -185,10 +196,7 @@ def moved(
     now: Mapping[keys.ServiceKey, tuple[registry.Endpoint, ...]],
 ) -> frozenset[str]:
     """The addresses of endpoints that are not the same objects, as they were and as they are."""
-    # Without a step of Python's for each service there is.
-    differing = map(operator.is_not, now.values(), map(before.get, now))
-    changed = [*itertools.compress(now, differing)]
-    changed += itertools.filterfalse(now.__contains__, before)
+    changed = memory.differing(before, now)
     found = (one for key in changed for some in (before, now) for one in some.get(key, ()))
     return frozenset(one.address for one in found)
 
@@ -202,7 +210,7 @@ def _truths(
     return sources.truths(asked, sources.Client(proxy.id.namespace, labels, member_of))
 
 
-def _traced(proxy: proxies.Proxy, labels: keys.Labels) -> str:
+def _name(proxy: proxies.Proxy, labels: keys.Labels) -> str:
     return tracing.service_name(labels, name=proxy.id.name, namespace=proxy.id.namespace)
 
 

@@ -104,7 +104,7 @@ class Mesh:
         self._lifetimes = shared.leaf(
             lifetimes.limits, "", self._policies, mesh, claims, uses, self._scoped
         )
-        self._compared = shared.leaf(localities.compared, "", tuple(self._placed.values()))
+        compared = shared.leaf(localities.compared, "", tuple(self._placed.values()))
         self._endpoints = shared.group(
             endpoints.layer, "", mesh, state.endpoints, uses, self._scoped, self._placed
         )
@@ -124,6 +124,9 @@ class Mesh:
         self._workloads = shared.leaf(indexes.workloads, "", state.workloads)
         self._tracing = (
             () if found.tracing is None else (shared.leaf(tracing.layer, "", found.tracing),)
+        )
+        self._interest = kinship.Interest(
+            compared=compared if self._placed else None, traced=found.tracing is not None
         )
         self._once: dict[object, object] = {}
         self._kinds: dict[int, tuple[proxies.Proxy, kinship.Kind]] = {}
@@ -179,10 +182,9 @@ class Mesh:
 
     def _kind(self, proxy: proxies.Proxy) -> kinship.Kind:
         """From what is known where a proxy is; looked at again when that has changed."""
-        slot, compared = id(proxy), self._compared if self._placed else None
+        slot, interest, beside = id(proxy), self._interest, self._services_beside(proxy)
         if proxy.id.role is proxies.Role.GATEWAY:
-            beside = self._services_beside(proxy)
-            return self._asked.leaf(kinship.gateway, slot, proxy, self._gateways, compared, beside)
+            return self._asked.leaf(kinship.gateway, slot, proxy, self._gateways, interest, beside)
         at = (proxy.id.namespace, proxy.id.address)
         about = (
             proxy,
@@ -191,11 +193,11 @@ class Mesh:
             self._selectors(proxy.id.namespace),
             self._clients.asked,
             self._clients.member_of(proxy.id.address),
-            compared,
+            interest,
         )
         if proxy.id.role is proxies.Role.GRPC:
             return self._asked.leaf(kinship.grpc, slot, *about)
-        return self._asked.leaf(kinship.sidecar, slot, *about, self._services_beside(proxy))
+        return self._asked.leaf(kinship.sidecar, slot, *about, beside)
 
     def _plan_of(self, kind: kinship.Kind) -> plans.ProxyPlan:
         match kind:
