@@ -196,6 +196,19 @@ class Memo:
         return known.values
 
 
+def differing(before: Mapping[K, V], now: Mapping[K, V]) -> list[K]:
+    """The keys of other objects than before, and those that are gone.
+
+    No step of Python's for each key, while the keys are the same.
+    """
+    if _same_keys(before, now):
+        return [*itertools.compress(now, map(operator.is_not, now.values(), before.values()))]
+    return [
+        *(key for key, value in now.items() if before.get(key) is not value),
+        *_gone(before, now),
+    ]
+
+
 def _concerned(
     known: _Mapped, items: Mapping[K, Any], more: Mapping[K, Any], *, steady: bool
 ) -> list[K]:
@@ -218,8 +231,8 @@ def _changed(before: Mapping[K, V], now: Mapping[K, V], *, steady: bool) -> list
         return []
     if steady:
         # Without a step of Python's for each: this is what a change costs in a large mesh.
-        others = itertools.compress(now, map(operator.is_not, now.values(), before.values()))
-        return [key for key in others if now[key] != before[key]]
+        others = map(operator.is_not, now.values(), before.values())
+        return [key for key in itertools.compress(now, others) if now[key] != before[key]]
     return [key for key, value in now.items() if key not in before or before[key] != value]
 
 
