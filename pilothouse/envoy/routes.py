@@ -67,10 +67,10 @@ def resource(
     before = wire.encode(route_pb2.RouteConfiguration(name=name))
     behind = wire.encode(route_pb2.RouteConfiguration(ignore_port_in_host_matching=ignore_port))
     clusters = set[str]().union(*[chunk.clusters for chunk in chunks])
-    return resources.Resource.of(
+    return resources.Resource.joined(
         types.ROUTE.type_url,
         name,
-        b"".join([before, *[chunk.encoded for chunk in chunks], behind]),
+        (before, *[chunk.encoded for chunk in chunks], behind),
         references=[(types.CLUSTER.type_url, cluster) for cluster in clusters],
         origins=itertools.chain.from_iterable([chunk.origins for chunk in chunks]),
     )

@@ -36,6 +36,7 @@ class Resource:
         "metadata",
         "name",
         "origins",
+        "parts",
         "references",
         "type_url",
         "version",
@@ -51,11 +52,13 @@ class Resource:
         origins: tuple[keys.ObjectKey, ...],
         metadata: bytes,
         version: str,
+        parts: tuple[bytes, ...] = (),
     ) -> None:
-        """Use ``of``."""
+        """Use ``of`` or ``joined``."""
         self.type_url = type_url
         self.name = name
         self.body = body
+        self.parts = parts
         self.version = version or hashlib.sha256(body).hexdigest()[:_VERSION_LENGTH]
         self.references = references
         self.origins = origins
@@ -95,6 +98,33 @@ class Resource:
             origins=tuple(sorted(dict.fromkeys(origins))),
             metadata=metadata,
             version=version,
+        )
+
+    @classmethod
+    def joined(
+        cls,
+        type_url: str,
+        name: str,
+        parts: Iterable[bytes],
+        *,
+        references: Iterable[Reference],
+        origins: Iterable[keys.ObjectKey],
+    ) -> Resource:
+        """Make a resource whose body is joined of parts, each some whole fields of the message.
+
+        Most of them are the very objects that other versions of the resource are joined of, so
+        whoever has looked at those knows them again.
+        """
+        joined = tuple(parts)
+        return cls(
+            type_url,
+            name,
+            b"".join(joined),
+            references=frozenset(references),
+            origins=tuple(sorted(dict.fromkeys(origins))),
+            metadata=b"",
+            version="",
+            parts=joined,
         )
 
     @property

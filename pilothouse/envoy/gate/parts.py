@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from google.protobuf import message
@@ -95,7 +95,11 @@ class Inspector:
         key = (resource.type_url, resource.name)
         known = self._right.get(key)
         right: set[bytes] = set()
-        yield from _parts(kind, resource.body, known[1] if known else set(), right)
+        before = known[1] if known else set[bytes]()
+        if resource.parts:
+            yield from _joined(kind, resource.parts, before, right)
+        else:
+            yield from _parts(kind, resource.body, before, right)
         self._right[key] = (weakref.ref(resource, lambda gone: self._forget(key, gone)), right)
 
     def _forget(self, key: tuple[str, str], gone: weakref.ref[resources.Resource]) -> None:
@@ -128,6 +132,31 @@ def _parts(
             right.discard(digest)
         for one in found:
             yield one.below(f"{split.field}[{position}]")
+
+
+def _joined(
+    kind: type[message.Message], parts: Sequence[bytes], known: set[bytes], right: set[bytes]
+) -> Iterator[findings.Broken]:
+    """The same of a message that is joined of parts, nearly all of which are known.
+
+    A part is remembered as it is, for others keep it anyway, and Python has its hash.
+    """
+    split = _SPLITS[kind]
+    right.update(known.intersection(parts))
+    rest: list[bytes] = []
+    broken: list[findings.Broken] = []
+    for place in [place for place, part in enumerate(parts) if part not in known]:
+        more, items = take_apart(parts[place], split.number)
+        found = [list(_parts(split.kind, item, known, right)) for item in items]
+        rest.append(more)
+        if any(found):
+            first = sum(len(take_apart(part, split.number)[1]) for part in parts[:place])
+            for position, some in enumerate(found, start=first):
+                broken += [one.below(f"{split.field}[{position}]") for one in some]
+        elif not more:
+            right.add(parts[place])
+    yield from constraints.broken(kind.FromString(b"".join(rest)))
+    yield from broken
 
 
 def _digests(field: str, items: Iterable[bytes]) -> list[bytes]:

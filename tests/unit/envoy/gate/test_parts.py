@@ -148,3 +148,53 @@ def test_an_item_of_any_size_is_taken_whole_or_not_at_all(size: int) -> None:
     for end in (*range(1, min(first, 8)), first - 1, *range(first + 1, len(encoded))):
         with pytest.raises(message.DecodeError):
             parts.take_apart(encoded[:end], 2)
+
+
+def joined(*statuses: int, name: str = "r") -> resources.Resource:
+    """The same as `routes`, joined of its fields, in a part of its own each."""
+    whole = RouteConfiguration.FromString(routes(*statuses, name=name).body)
+    fields = [
+        RouteConfiguration(name=name),
+        *(RouteConfiguration(virtual_hosts=[one]) for one in whole.virtual_hosts),
+    ]
+    return resources.Resource.joined(
+        types.ROUTE.type_url,
+        name,
+        [one.SerializeToString() for one in fields],
+        references=(),
+        origins=(),
+    )
+
+
+@given(
+    strategies.lists(
+        strategies.lists(strategies.sampled_from([200, 201, 600, 700]), max_size=5), max_size=5
+    )
+)
+def test_what_is_joined_of_parts_is_checked_as_what_is_whole(versions: list[list[int]]) -> None:
+    """Every version of a resource, whatever its parts were before."""
+    inspector = parts.Inspector()
+    held = []
+    for statuses in versions:
+        held.append(joined(*statuses))
+        assert held[-1].body == routes(*statuses).body
+        assert inspector.broken(held[-1]) == parts.Inspector().broken(routes(*statuses))
+
+
+def test_parts_that_are_known_are_not_looked_into_again(parsed: list[str]) -> None:
+    """One virtual host of three; what stands around them is looked at as one message."""
+    inspector = parts.Inspector()
+    first, second = joined(200, 201, 202), joined(200, 299, 202)
+    assert inspector.broken(first) == ()
+    parsed.clear()
+    assert inspector.broken(second) == ()
+    assert sorted(parsed) == ["RouteConfiguration", "VirtualHost"]
+
+
+def test_a_part_that_is_no_message_is_a_finding() -> None:
+    """As it is in what is whole."""
+    wrong = resources.Resource.joined(
+        types.ROUTE.type_url, "r", (b"\x12\x7fabc", b""), references=(), origins=()
+    )
+    (one,) = parts.Inspector().broken(wrong)
+    assert one.rule == "must be a envoy.config.route.v3.RouteConfiguration"
