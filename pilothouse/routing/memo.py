@@ -18,6 +18,8 @@ import operator
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple, cast
 
+from pilothouse.routing import overlaid
+
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
@@ -40,6 +42,12 @@ class _Mapped(NamedTuple):
     children: dict[Any, Memo]
 
 
+class _Turned(NamedTuple):
+    items: Mapping[Any, Any]
+    values: Mapping[Any, Any]
+
+
+_NO_PLACES: Final = _Turned({}, {})
 _NONE: Final = _Mapped({}, {}, (), {}, {})
 _Table = dict[tuple[Callable[..., object], Hashable], Any]
 
@@ -184,14 +192,14 @@ class Memo:
         up, or sort them. A place where nothing changed has the same object as before.
         """
         key = (Memo.turned, slot)
-        known: _Mapped = self._current.get(key) or self._previous.get(key) or _NONE
+        known: _Turned = self._current.get(key) or self._previous.get(key) or _NO_PLACES
         if items is not known.items:
             steady = _same_keys(known.items, items)
             gone = [] if steady else _gone(known.items, items)
             found: dict[P, dict[K, tuple[V, ...]]] = {}
             for one in (*gone, *_changed(known.items, items, steady=steady)):
                 _move(one, known.items.get(one, ()), items.get(one, ()), known.values, found)
-            known = _Mapped(items, {}, (), _replaced(known.values, found), {})
+            known = _Turned(items, _replaced(known.values, found))
         self._current[key] = known
         return known.values
 
@@ -279,8 +287,8 @@ def _move(
 
 
 def _replaced(
-    known: dict[P, Mapping[K, tuple[V, ...]]], found: dict[P, dict[K, tuple[V, ...]]]
-) -> dict[P, Mapping[K, tuple[V, ...]]]:
+    known: Mapping[P, Mapping[K, tuple[V, ...]]], found: dict[P, dict[K, tuple[V, ...]]]
+) -> Mapping[P, Mapping[K, tuple[V, ...]]]:
     first = operator.itemgetter(0)
     fresh = {
         place: dict(sorted(members.items(), key=first))
@@ -290,11 +298,7 @@ def _replaced(
     gone = {place for place, members in found.items() if not members and place in known}
     if not fresh and not gone:
         return known
-    replaced = known.copy()
-    replaced.update(fresh)
-    for place in gone:
-        del replaced[place]
-    return replaced
+    return overlaid.edited(known, fresh, gone)
 
 
 def _settle(known: _Entry | None, value: Any) -> Any:
