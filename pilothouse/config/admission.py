@@ -168,7 +168,8 @@ def admit(
 
 
 def _in_order(found: dict[keys.ObjectKey, T]) -> dict[keys.ObjectKey, T]:
-    return {key: found[key] for key in sorted(found)}
+    ordered = sorted(found)
+    return found if ordered == [*found] else {key: found[key] for key in ordered}
 
 
 def _sorted(refusals: Iterable[Refusal]) -> list[Refusal]:
@@ -194,10 +195,12 @@ def _fallbacks(
     """What each object goes back to if what it is now turns out to be refused."""
     found: dict[keys.ObjectKey, objects.Config] = {}
     known, fallbacks = previous.configs, previous.fallbacks
-    changed = [
-        key for key, config in accepted.items() if known.get(key) is not config or key in fallbacks
-    ]
-    for key in changed:
+    if [*known] == [*accepted]:
+        pairs = zip(accepted.items(), known.values(), strict=True)
+        changed = {key for (key, config), before in pairs if before is not config}
+    else:
+        changed = {key for key, config in accepted.items() if known.get(key) is not config}
+    for key in sorted(changed.union(fallbacks.keys() & accepted.keys())):
         config, before, older = accepted[key], known.get(key), fallbacks.get(key)
         same = before is not None and before.digest == config.digest
         if key in proven:
@@ -220,6 +223,12 @@ def _verdicts(
 ) -> dict[keys.ObjectKey, Verdict]:
     """What validation says of each object, in key order."""
     before = previous.verdicts
+    if [*before] == [*observed]:
+        pairs = zip(observed.items(), before.values(), strict=True)
+        return {
+            key: known if known.config is config else _judge(known, config)
+            for (key, config), known in pairs
+        }
     return {
         key: known
         if (known := before.get(key)) is not None and known.config is observed[key]
