@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from bench import clients, meshes, peers, processes, results
+from bench import clients, http2, meshes, peers, processes, results
 from pilothouse.api.envoy.config.endpoint.v3 import endpoint_pb2
 from pilothouse.api.envoy.service.discovery.v3 import discovery_pb2
 
@@ -61,8 +61,10 @@ async def run(chosen: argparse.Namespace, say: results.Say) -> list[results.Row]
             work = folder / f"{services}-{streams}"
             many = services * streams > MANY
             size = _Size(services, streams, min(chosen.rounds, 5) if many else chosen.rounds)
-            # Gigabytes, and minutes, for a server that keeps something for each name and stream.
-            able = {name: one for name, one in others.items() if not (many and name == GO)}
+            able = dict(others)
+            if many and able.pop(GO, None) is not None:
+                # It keeps something for each name and stream.
+                say(f"{GO}: {services} x {streams} is left out: gigabytes, and minutes")
             rows += await _sizes(size, work, able, say)
     return rows
 
@@ -92,8 +94,9 @@ async def _sizes(
         try:
             async with _peer(command, work, captured) as contender:
                 rows.append(await _measure(name, size, contender, say))
-        except TimeoutError:
-            say(f"{name}: {size} is left out: not every client had an answer in time")
+        except (TimeoutError, http2.EndedError) as error:
+            sizes = f"{size.services} x {size.streams}"
+            say(f"{name}: {sizes} is left out: not every client had an answer in time: {error}")
     return rows
 
 
