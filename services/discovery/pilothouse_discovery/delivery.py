@@ -204,6 +204,6 @@ class Delivery:
         """Give a client a target; True when that leaves something to be acknowledged."""
         new = snapshot is not client.session.stream.target
         pending = client.push(snapshot, traceparent=traceparent)
-        if new:
+        if new or client.refusals:  # which may count from now on, as a search has ended
             self._progress.moved(client)
         return pending

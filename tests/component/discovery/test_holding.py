@@ -312,3 +312,44 @@ async def test_words_that_name_a_resource_shorten_the_search(mesh: pathlib.Path)
         await waiting.eventually(told)
         # The change, without all of them, with the named one, with the others.
         assert proxy.order.count(CDS) - before <= 5
+
+
+async def test_when_nobody_is_to_blame_all_who_refuse_are_counted(mesh: pathlib.Path) -> None:
+    """Also one that waited for what is found on another: its refusal counts from the end on."""
+    async with (
+        support.serving(mesh) as running,
+        picky(running, NODES[0]) as first,
+        picky(running, NODES[1]) as second,
+    ):
+
+        async def counts() -> tuple[int, int, int]:
+            found: Any = (await running.statuses("RouteRule"))["s0"]
+            return found.proxies.needed, found.proxies.acked, found.proxies.refused
+
+        async def become(*expected: int) -> None:
+            async def are() -> bool:
+                return await counts() == expected
+
+            await waiting.eventually(are, what=str(expected))
+
+        await become(2, 2, 0)
+
+        def slowly(url: str, _: bytes) -> bool:
+            first.withhold.add(RDS)  # what is tried on it then
+            return url == RDS
+
+        first.dislikes, second.dislikes = slowly, lambda url, _: url == RDS
+        write(mesh, *(f"new-{number}" for number in range(COUNT)))
+        progress, clients = running.server.progress, running.server.clients
+        await waiting.eventually(lambda: first._withheld)
+        await waiting.eventually(
+            lambda: (
+                all(one.refusals for one in clients.proxies if one.name == NODES[1])
+                and second.refused
+                and not progress._moved
+            ),
+            what="the second waits",
+        )
+        first.dislikes = second.dislikes
+        await first.release()
+        await become(2, 0, 2)
