@@ -339,13 +339,14 @@ async def test_when_nobody_is_to_blame_all_who_refuse_are_counted(mesh: pathlib.
             return url == RDS
 
         first.dislikes, second.dislikes = slowly, lambda url, _: url == RDS
+        second.withhold.add(RDS)
         write(mesh, *(f"new-{number}" for number in range(COUNT)))
         progress, clients = running.server.progress, running.server.clients
-        await waiting.eventually(lambda: first._withheld)
+        await waiting.eventually(lambda: first._withheld and second._withheld)
+        await second.release()
         await waiting.eventually(
             lambda: (
                 all(one.refusals for one in clients.proxies if one.name == NODES[1])
-                and second.refused
                 and not progress._moved
             ),
             what="the second waits",
