@@ -87,7 +87,9 @@ def refresh(before: Content, found: tree.Tree, *, root: str, stop: threading.Eve
     for entry in found.entries:
         if stop.is_set():
             break
-        files[entry.path] = _file(entry, before.files.get(entry.path), root=root)
+        file = _file(entry, before.files.get(entry.path), root=root)
+        if file is not None:
+            files[entry.path] = file
     for folder, _ in found.hidden:
         for path, file in before.files.items():
             if path.startswith(f"{folder}/"):
@@ -106,7 +108,8 @@ def _location(root: str, path: str) -> str:
     return os.path.join(root, path)  # noqa: PTH118  keeps what the user wrote, ./ included
 
 
-def _file(entry: tree.Entry, before: File | None, *, root: str) -> File:
+def _file(entry: tree.Entry, before: File | None, *, root: str) -> File | None:
+    """What a file holds now; None if it is gone since it was listed."""
     if before and before.settled and before.signature == entry.signature and not entry.fault:
         return before
     known = before or File(path=entry.path)
@@ -118,6 +121,9 @@ def _file(entry: tree.Entry, before: File | None, *, root: str) -> File:
     now = time.time_ns()
     try:
         data = pathlib.Path(entry.absolute).read_bytes()
+    except FileNotFoundError:
+        # As if it had not been listed; a link stays, and the next look says where it leads.
+        return dataclasses.replace(known, settled=False) if _is_link(entry) else None
     except OSError as error:
         return _broken(known, entry, location, f"cannot be read: {error.strerror}")
     age = abs(now - entry.changed_at)
@@ -130,6 +136,10 @@ def _file(entry: tree.Entry, before: File | None, *, root: str) -> File:
     return dataclasses.replace(
         read, signature=entry.signature, settled=age > _SETTLED, digest=digest
     )
+
+
+def _is_link(entry: tree.Entry) -> bool:
+    return pathlib.Path(entry.absolute).is_symlink()
 
 
 def _broken(known: File, entry: tree.Entry, location: str, reason: str) -> File:
