@@ -2,6 +2,7 @@
 """How many streams may begin in a second (P73)."""
 
 import asyncio
+import collections
 
 import grpc
 import grpc.aio
@@ -100,3 +101,23 @@ async def test_p73_a_stream_too_many_is_refused_and_later_ones_are_served(clock)
         assert len(host.sessions) == 2
         first.cancel()
         third.cancel()
+
+
+async def test_p73_of_a_whole_fleet_at_once_as_many_begin_as_may(clock):
+    """All others are told why they may not; gRPC cancels none, as it would by itself."""
+    may, fleet = 20, 4_000
+    door = admission.Admission(may, patience=0.0, clock=clock)
+    request = discovery_pb2.DiscoveryRequest(
+        node={"id": "sidecar~10.0.0.1~a.default~cluster.local"}, type_url=types.CLUSTER.type_url
+    ).SerializeToString()
+    async with xds_server.serving_xds(xds_server.Host(), admitting=door) as port:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            grpc.channel_ready_future(channel).result(30)
+            stream = channel.unary_unary(ADS)
+            # The loop does not run meanwhile; the server's own threads take all of them.
+            calls = [stream.future(request) for _ in range(fleet)]
+            await waiting.eventually(lambda: all(call.done() for call in calls))
+            ended = collections.Counter(call.code() for call in calls)
+    # Those that may begin are over too: one request is all that such a client has to say.
+    assert ended[grpc.StatusCode.RESOURCE_EXHAUSTED] == door.refused == fleet - may
+    assert ended[grpc.StatusCode.CANCELLED] == 0
