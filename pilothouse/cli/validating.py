@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any
+import re
+from typing import Any, Final
 
-from pilothouse.config import lint
+from pilothouse.config import lint, objects
 from pilothouse.routing import offline
+
+_FIELD: Final = re.compile(r"((?:spec|metadata)\b[^:\s]*): ")
+"""How the words begin that are about a field."""
 
 
 class NothingToReadError(Exception):
@@ -36,11 +40,17 @@ def run(paths: list[pathlib.Path]) -> Verdict:
     Raises:
         NothingToReadError: a path is not there.
     """
-    report = lint.check([(str(path), path.read_text()) for path in _files(paths)])
-    rows = [
-        _row(one.location, str(one.key) if one.key else "", "", one.message, "error")
-        for one in report.problems
-    ]
+    texts: list[tuple[str, str]] = []
+    rows: list[dict[str, Any]] = []
+    for path in _files(paths):
+        try:
+            texts.append((str(path), path.read_bytes().decode()))
+        except OSError as error:
+            rows.append(_row(str(path), "", "", f"cannot be read: {error.strerror}", "error"))
+        except UnicodeDecodeError as error:
+            rows.append(_row(str(path), "", "", f"is not UTF-8 at byte {error.start}", "error"))
+    report = lint.check(texts)
+    rows += [_problem(one) for one in report.problems]
     for key, found in report.violations.items():
         where = report.configs[key].location
         rows += [_row(where, str(key), one.field, one.message, "error") for one in found]
@@ -59,6 +69,14 @@ def run(paths: list[pathlib.Path]) -> Verdict:
     return Verdict(objects=len(report.configs), rows=tuple(rows))
 
 
+def _problem(found: objects.Problem) -> dict[str, Any]:
+    """A text that is no object; where it is one but for a field, that is told as in others."""
+    field = _FIELD.match(found.message) if found.key else None
+    message = found.message[field.end() :] if field else found.message
+    where, key = found.location, str(found.key) if found.key else ""
+    return _row(where, key, field[1] if field else "", message, "error")
+
+
 def _row(where: str, key: str, field: str, message: str, severity: str) -> dict[str, Any]:
     return {
         "severity": severity,
@@ -73,7 +91,11 @@ def _files(paths: list[pathlib.Path]) -> list[pathlib.Path]:
     found: list[pathlib.Path] = []
     for path in paths:
         if path.is_dir():
-            found += sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml", ".json"))
+            found += sorted(
+                one
+                for one in path.rglob("*")
+                if one.suffix in (".yaml", ".yml", ".json") and not one.is_dir()
+            )
         elif path.is_file():
             found.append(path)
         else:

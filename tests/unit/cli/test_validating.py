@@ -77,3 +77,29 @@ def test_matches_that_nothing_reaches_are_warned_of(tmp_path: pathlib.Path):
             "spec.http[0].matches[0] is never reached: RouteRule/default/two takes all of it first",
         ),
     ]
+
+
+def test_what_cannot_be_read_hides_nothing_else(tmp_path: pathlib.Path):
+    """A file that is no text, a link that leads nowhere; folders are no files."""
+    (tmp_path / "a.yaml").write_bytes(b"kind: \xe9")
+    (tmp_path / "b.yaml").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "c.yaml").mkdir()
+    code, rows = validated(tmp_path / "c.yaml", policy("p", "{}"))
+    assert code == 1
+    done = RUNNER.invoke(app.app, ["validate", "-f", str(tmp_path), "-o", "json"])
+    told = {pathlib.Path(one["where"]).name: one["message"] for one in json.loads(done.stdout)}
+    assert done.exit_code == 1
+    assert told.pop("a.yaml") == "is not UTF-8 at byte 6"
+    assert told.pop("b.yaml") == "cannot be read: No such file or directory"
+    assert list(told.values()) == [message for _, _, message in rows]
+
+
+def test_a_field_is_told_as_such(tmp_path: pathlib.Path):
+    """Whether its value could not be read, or breaks a rule."""
+    specs = ("{service: web, connectTimeout: 5}", "{service: web, connectTimeout: 0s}")
+    for number, spec in enumerate(specs):
+        (tmp_path / f"{number}.yaml").write_text(policy(f"p{number}", spec))
+    done = RUNNER.invoke(app.app, ["validate", "-f", str(tmp_path), "-o", "json"])
+    found = [one for one in json.loads(done.stdout) if one["field"]]
+    assert [one["field"] for one in found] == ["spec.connectTimeout"] * 2
+    assert [one["message"].split()[0] for one in found] == ["must", "must"]
