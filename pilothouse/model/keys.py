@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, NewType
+from typing import NamedTuple
 
 Labels = tuple[tuple[str, str], ...]
 """A label set as sorted pairs, so that equal sets are equal values and hash."""
-
-Hostname = NewType("Hostname", str)
-"""A lower-case DNS name without a trailing dot; may begin with ``*.`` or be ``*`` where wildcards
-are allowed."""
 
 
 class ObjectKey(NamedTuple):

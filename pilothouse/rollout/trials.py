@@ -66,11 +66,6 @@ class Trial:
         return not self.groups
 
     @property
-    def released(self) -> Keys:
-        """The suspects whose guilt the present trial is about; none in the first."""
-        return self.groups[0].suspects if self.begun and self.groups else ()
-
-    @property
     def held(self) -> frozenset[keys.ObjectKey]:
         """What must be as it was, in the present trial or, when done, from now on."""
         if self.alone is not None:
