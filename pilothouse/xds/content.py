@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
+import operator
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from pilothouse.xds import framing, resources
 
@@ -29,6 +32,11 @@ class Response:
     removed: int = 0
     missing: int = 0
     """Names that are told to be missing."""
+
+
+_NAME: Final = operator.attrgetter("name")
+_REFERENCES: Final = operator.attrgetter("references")
+_SIZE: Final = operator.attrgetter("size")
 
 
 class Content:
@@ -69,15 +77,15 @@ class Content:
         so that it need not wait for its own timer. Disjoint from the names of ``changed``."""
         self.rest = rest
         """What found no room, and comes in the next response, in name order."""
-        self.later = frozenset(one.name for one in rest)
+        self.later = frozenset(map(_NAME, rest))
         """The names of these."""
         self.following: Content | None = None
         """The next response, if nothing comes in between; for the next stream that gets there."""
-        self.names = frozenset((*(one.name for one in changed), *removed, *missing))
+        self.names = frozenset((*map(_NAME, changed), *removed, *missing))
         """Every name that is in the response."""
         self.framed = 0
         """How many of ``changed``, from the first, were encoded ahead of the response."""
-        self.parents = any(one.references for one in changed)
+        self.parents = any(map(_REFERENCES, changed))
         """True if something in it needs other resources."""
         self._number = next(_numbers)
         self._nonce = ""
@@ -94,22 +102,14 @@ class Content:
         return self._number, self._nonce
 
 
-_FRAME = 32
-"""Bytes that a resource's frame takes at most, beside what is counted."""
-
-
 def room(changed: Sequence[resources.Resource], limit: int) -> int:
     """How many of these resources fit into so many bytes of a response; one at least.
 
     Nothing is encoded for that: the sizes are those that a resource has at most in any variant.
     """
-    size = 0
-    for number, one in enumerate(changed):
-        size += len(one.body) + len(one.metadata) + len(one.type_url) + len(one.name)
-        size += len(one.version) + _FRAME
-        if size > limit:
-            return max(1, number)
-    return len(changed)
+    sizes = itertools.accumulate(map(_SIZE, changed))
+    number = bisect.bisect_right([*sizes], limit)
+    return max(1, number) if changed else 0
 
 
 def errors(type_url: str, content: Content) -> Iterator[bytes]:

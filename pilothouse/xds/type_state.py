@@ -208,6 +208,8 @@ class TypeState:
         names = self.subscription.names.intersection(asked)
         for layer in view.layers:
             if named := layer.resources(self.type.type_url):
+                if named.keys() >= names:  # as nearly always, and told without a copy
+                    return ()
                 names = names - named.keys()
         return tuple(sorted(names - self.told - {subscription.NOBODY}))
 
