@@ -4,7 +4,6 @@
 import asyncio
 import os
 import shutil
-import time
 
 import pytest
 
@@ -211,22 +210,17 @@ async def test_only_the_touched_namespace_is_joined_anew(mesh, watched):
         assert after[keys.ServiceKey("default", "web")].port(81)
 
 
-async def test_latency_is_measured(mesh, watched, record_property):
-    """From the rename to the subscriber: reported, never asserted."""
+async def test_every_swap_of_a_file_is_heard(mesh, watched):
+    """Also when one comes right after another was told."""
     (mesh / "a.yaml").write_text(folders.rule())
     async with folders.running(watched.folder):
-        waits = []
         for second in range(2, 12):
             heard = asyncio.Event()
             end = watched.store.subscribe(lambda _, heard=heard: heard.set())
-            begin = time.perf_counter()
             folders.replace(mesh / "a.yaml", folders.rule(timeout=f"{second}s"))
             async with asyncio.timeout(60):
                 await heard.wait()
-            waits.append((time.perf_counter() - begin) * 1000)
             end()
-        record_property("latency_ms", [round(each, 1) for each in sorted(waits)])
-        print("latency in ms:", [round(each, 1) for each in sorted(waits)])  # noqa: T201
 
 
 async def test_a_second_look_at_a_young_file_builds_nothing(mesh, watched, monkeypatch):
