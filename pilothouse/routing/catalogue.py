@@ -90,15 +90,15 @@ def catalogue(
     """Arrange the services, where the mesh has these defaults."""
     retry = _default(defaults)
     by_namespace: dict[str, list[Entry]] = {}
-    entries: dict[keys.ServiceKey, Entry] = {}
+    facts: dict[keys.ServiceKey, tuple[registry.Service, tuple[str, ...]]] = {}
     ip_owners: dict[str, keys.ServiceKey] = {}
     for key in sorted(services):
         service = services[key]
-        ips = tuple(
-            sorted(ip for ip in service.cluster_ips if ip_owners.setdefault(ip, key) == key)
-        )
-        entries[key] = memo.leaf(entry, key, service, ips, retry)
-        by_namespace.setdefault(key.namespace, []).append(entries[key])
+        owned = [ip for ip in service.cluster_ips if ip_owners.setdefault(ip, key) == key]
+        facts[key] = service, tuple(sorted(owned))
+    entries = memo.mapped(_entry, "", facts, retry)
+    for key, one in entries.items():
+        by_namespace.setdefault(key.namespace, []).append(one)
     return Catalogue(
         entries=entries,
         by_namespace={name: tuple(members) for name, members in by_namespace.items()},
@@ -115,6 +115,10 @@ def _default(defaults: parsed.MeshDefaults) -> Retry:
     if defaults.retry == plan.Retry():
         return _RETRY
     return defaults.retry, defaults.origins
+
+
+def _entry(facts: tuple[registry.Service, tuple[str, ...]], retry: Retry) -> Entry:
+    return entry(*facts, retry)
 
 
 def entry(service: registry.Service, ips: tuple[str, ...], retry: Retry = _RETRY) -> Entry:

@@ -235,20 +235,21 @@ def _service_clusters(
     policies: tuple[clusters.ByLabels, ...],
     otherwise: parsed.Connecting,
 ) -> tuple[plan.Cluster, ...]:
-    return tuple(
-        memo.leaf(
-            clusters.cluster,
-            http.host,
-            http.site.itself,
-            http.http2,
-            clusters.applying(clusters.NO_POLICIES, shared, ()),
-            (),
-            otherwise,
-        )
+    facts = {
+        http.host: (http.site.itself, http.http2, applying)
         for entry, shared in zip(entries, policies, strict=True)
+        for applying in (clusters.applying(clusters.NO_POLICIES, shared, ()),)
         for http in entry.reached
         if http.site.itself is not None
-    )
+    }
+    return tuple(memo.mapped(_service_cluster, "", facts, otherwise).values())
+
+
+def _service_cluster(
+    facts: tuple[plan.ClusterKey, bool, tuple[parsed.Policy, ...]], otherwise: parsed.Connecting
+) -> plan.Cluster:
+    key, http2, policies = facts
+    return clusters.cluster(key, http2, policies, (), otherwise)
 
 
 def _external_hosts(

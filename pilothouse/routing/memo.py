@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple, cast
 
 from pilothouse.routing import overlaid
@@ -209,12 +209,9 @@ def differing(before: Mapping[K, V], now: Mapping[K, V]) -> list[K]:
 
     No step of Python's for each key, while the keys are the same.
     """
-    if _same_keys(before, now):
-        return [*itertools.compress(now, map(operator.is_not, now.values(), before.values()))]
-    return [
-        *(key for key, value in now.items() if before.get(key) is not value),
-        *_gone(before, now),
-    ]
+    steady = _same_keys(before, now)
+    found = [*_others(before, now, steady=steady)]
+    return found if steady else found + _gone(before, now)
 
 
 def _concerned(
@@ -237,15 +234,24 @@ def _changed(before: Mapping[K, V], now: Mapping[K, V], *, steady: bool) -> list
     """
     if now is before:
         return []
-    if steady:
-        # Without a step of Python's for each: this is what a change costs in a large mesh.
-        others = map(operator.is_not, now.values(), before.values())
-        return [key for key in itertools.compress(now, others) if now[key] != before[key]]
-    return [key for key, value in now.items() if key not in before or before[key] != value]
+    others = _others(before, now, steady=steady)
+    return [key for key in others if key not in before or now[key] != before[key]]
+
+
+_NOTHING: Final = object()
+
+
+def _others(before: Mapping[K, V], now: Mapping[K, V], *, steady: bool) -> Iterator[K]:
+    """The keys that have another object than before.
+
+    Without a step of Python's for each key: this is what a change costs in a large mesh.
+    """
+    known = before.values() if steady else map(before.get, now, itertools.repeat(_NOTHING))
+    return itertools.compress(now, map(operator.is_not, now.values(), known))
 
 
 def _gone(before: Mapping[K, object], now: Mapping[K, object]) -> list[K]:
-    return [key for key in before if key not in now]
+    return [*itertools.filterfalse(now.__contains__, before)]
 
 
 def _same_keys(one: Mapping[K, object], other: Mapping[K, object]) -> bool:
@@ -258,7 +264,8 @@ def _patched(
 ) -> dict[K, R]:
     """What was there before with what is new, by these keys; the same object if it is the same."""
     if not steady:
-        return {key: fresh[key] if key in fresh else before[key] for key in keys}
+        every = before | fresh
+        return dict(zip(keys, map(every.__getitem__, keys), strict=True))
     if not fresh:
         return before
     patched = before.copy()
