@@ -38,8 +38,6 @@ class Build:
     """What follows from the sources for everybody."""
 
     world: worlds.World
-    conditions: worlds.Conditions
-    """From admission and from routing."""
     authored: resources.Layer
     """The authored objects in force, for config sources; the same object as before when they are
     the same."""
@@ -157,18 +155,25 @@ class Builder:
             ),
             traceparent=traceparent,
         )
-        conditions = dict(built.conditions)
-        for key, found in mesh.conditions.items():
-            conditions[key] = (*conditions.get(key, ()), *found)
         before, self._told_of = self._told_of, (mesh, sources)
         return Build(
             world=built,
-            conditions=conditions,
             authored=self._authored.layer,
             faults=self._faults,
             large=len(self._large),
             moved=None if before is None else _moved(*before, mesh, sources),
         )
+
+    def conditions(self, built: Build) -> worlds.Conditions:
+        """What people are told of objects by the newest build: from admission and from routing.
+
+        Apart from it, because no proxy waits for that.
+        """
+        conditions = dict(built.world.conditions)
+        if self._mesh is not None:
+            for key, found in self._mesh.conditions.items():
+                conditions[key] = (*conditions.get(key, ()), *found)
+        return conditions
 
     def _admitted(
         self,

@@ -203,8 +203,13 @@ class Engine:
             self._newcomers = []  # they are among all those who are connected
             await self._delivery.everybody(bench, built.moved)
             self.handed_out = built
+            # Streams go first: a large response is put together in one turn, written in the next.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            conditions = await bench.do(self._builder.conditions, built)
+            self._tell(built)
             # Not before: the proxies run all of what they had, but that was made of older objects.
-            self._progress.observe(built.world.observed, built.conditions)
+            self._progress.observe(built.world.observed, conditions)
 
     async def _build(self, bench: workbench.Workbench) -> builder.Build:
         started = time.perf_counter()
@@ -226,7 +231,6 @@ class Engine:
         if built.world.state.unsynced.isdisjoint(self._authored):
             self._synced.set()
         self._metrics.builds.observe(time.perf_counter() - started)
-        self._tell(built)
         return built
 
     def _tell(self, built: builder.Build) -> None:
