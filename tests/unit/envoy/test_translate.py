@@ -258,6 +258,10 @@ def test_a_layer_with_one_other_resource_is_what_it_would_be_alone():
         alone = translate.Translator().snapshot(assignments(*changed), {})
         assert bodies(made) == bodies(alone)
         assert made.version(types.ENDPOINT.type_url) == alone.version(types.ENDPOINT.type_url)
+        if kept:
+            base, replaced = made.layers[0].made_from or pytest.fail("made at once")
+            assert base is kept[-1].layers[0]
+            assert len(replaced) < len(names)
         kept.append(made)
     (changed,) = differences.diff(kept[2], kept[3], types.ENDPOINT.type_url).changed
     assert "s1." in changed.name
