@@ -139,8 +139,8 @@ async def test_a_port_that_is_taken_costs_its_listener_only(mesh: Mesh) -> None:
             await mesh.made.apply({"gateway.yaml": two}, wait=False)
 
             def refused() -> bool:
-                state = mesh.made.discovery.progress.states[key]
-                return state.counts.refused == len(gateways)
+                state = mesh.made.discovery.progress.states.get(key)
+                return state is not None and state.counts.refused == len(gateways)
 
             await waiting.eventually(refused)
             await mesh.turn("v2", wait=False)

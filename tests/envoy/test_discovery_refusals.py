@@ -53,8 +53,9 @@ def key(name: str) -> keys.ObjectKey:
 
 
 def told(made: fleet.Fleet, name: str, kind: str) -> tuple[bool, str, str]:
-    """A condition's status, reason and message."""
-    state = made.discovery.progress.states[key(name)]
+    """A condition's status, reason and message; AssertionError while there is none."""
+    state = made.discovery.progress.states.get(key(name))
+    assert state is not None, f"nothing is known of {name} yet"
     (found,) = (one for one in state.conditions if one.type == kind)
     return found.status, found.reason, found.message
 
