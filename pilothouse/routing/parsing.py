@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import operator
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar, cast
 
@@ -40,9 +42,10 @@ class Objects:
 
 def parse(memo: memory.Memo, configs: Mapping[keys.ObjectKey, objects.Config]) -> Objects:
     """Read every object that routing knows; other kinds are for others."""
-    by_kind: dict[str, dict[keys.ObjectKey, objects.Config]] = {}
-    for key in sorted(configs):
-        by_kind.setdefault(key.kind, {})[key] = configs[key]
+    by_kind = {
+        kind: {key: configs[key] for key in some}
+        for kind, some in itertools.groupby(sorted(configs), operator.attrgetter("kind"))
+    }
 
     def read(kind: str, reader: Callable[[objects.Config], T]) -> tuple[T, ...]:
         return tuple(memo.mapped(reader, "", by_kind.get(kind, {})).values())

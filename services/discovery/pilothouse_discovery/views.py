@@ -40,21 +40,23 @@ class AuthoredView:
         pairs = zip(now, before, strict=False)
         others = [n for n, (one, old) in enumerate(pairs) if one is not old]
         if len(now) == len(before) and all(now[n].key == before[n].key for n in others):
-            made = [*made]
-            for n in others:
-                if now[n] != before[n]:
-                    made[n] = _resource(now[n], traceparent)
+            fresh = {n: _resource(now[n], traceparent) for n in others if now[n] != before[n]}
+            if fresh:
+                self._resources = [*made]
+                for n, one in fresh.items():
+                    self._resources[n] = one
+                self.layer = self.layer.replacing(tuple((made[n], fresh[n]) for n in fresh))
         else:
             known = {old.key: (old, one) for old, one in zip(before, made, strict=True)}
-            made = [
+            self._resources = [
                 there[1]
                 if (there := known.get(config.key)) is not None and there[0] == config
                 else _resource(config, traceparent)
                 for config in now
             ]
-        if made != self._resources:
-            self.layer = resources.Layer.of(made)
-        self._configs, self._resources = now, made
+            if self._resources != made:
+                self.layer = resources.Layer.of(self._resources)
+        self._configs = now
 
 
 def _resource(config: objects.Config, traceparent: str) -> resources.Resource:
