@@ -69,7 +69,7 @@ class NodeId:
         return f"{self.role}~{self.address}~{self.name}.{self.namespace}~{self.domain}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Proxy:
     """One connected proxy: exactly the facts that its configuration may depend on."""
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Mapping
-from typing import NamedTuple, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar, TypeVarTuple, cast
 
 from pilothouse.model import keys, mapped
 from pilothouse.model import proxy as proxies
@@ -86,11 +86,32 @@ class GrpcKind:
 
 Kind = SidecarKind | GatewayKind | GrpcKind
 _K = TypeVar("_K", bound=Kind)
-_known: weakref.WeakValueDictionary[Kind, Kind] = weakref.WeakValueDictionary()
+Ts = TypeVarTuple("Ts")
+# The key is the hash alone, for a kind that is its own key would never be let go.
+_known: weakref.WeakValueDictionary[int, Kind] = weakref.WeakValueDictionary()
 
 
 def _one(kind: _K) -> _K:
-    return cast("_K", _known.setdefault(kind, kind))
+    found = _known.setdefault(hash(kind), kind)
+    return cast("_K", found) if found == kind else kind
+
+
+Kinds = memory.Living[proxies.Proxy, tuple[tuple[object, ...], Kind]]
+"""The kinds of proxies that exist, and what they were found from."""
+
+
+def known(
+    kinds: Kinds, function: Callable[[proxies.Proxy, *Ts], Kind], proxy: proxies.Proxy, *about: *Ts
+) -> Kind:
+    """The kind by this function of a proxy and of what is known where it is.
+
+    With equal arguments as before the function is not called. Arguments are compared, and mostly
+    are the same objects.
+    """
+    found = kinds.get(proxy)
+    if found is None or found[0] != about:
+        found = kinds.put(proxy, (about, function(proxy, *about)))
+    return found[1]
 
 
 class Interest(NamedTuple):

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import itertools
 import operator
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple, cast
+from typing import Any, Final, Generic, NamedTuple, TypeVar, TypeVarTuple, cast
 
 from pilothouse.routing import overlaid
 
@@ -26,6 +27,34 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 W = TypeVar("W")
 P = TypeVar("P", bound=Hashable)
+
+
+class Living(Generic[K, V]):
+    """Values for objects, by identity, each for as long as its object exists.
+
+    Objects come and go without a new state: what is remembered of one must go with it.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[K], V]] = {}
+
+    def get(self, of: K) -> V | None:
+        """The value; None if there is none."""
+        known = self._known.get(id(of))
+        return None if known is None else known[1]
+
+    def put(self, of: K, value: V) -> V:
+        """Take a value, and return it."""
+        key, known = id(of), self._known
+        # An object is told to be gone before another one can get its identity.
+        self._known[key] = (weakref.ref(of, lambda _: known.pop(key, None)), value)
+        return value
+
+    def __len__(self) -> int:
+        """Of how many objects something is known."""
+        return len(self._known)
 
 
 class _Entry(NamedTuple):
@@ -64,6 +93,10 @@ class Memo:
     def next(self) -> Memo:
         """The next generation; one that nobody used is skipped, so a burst loses nothing."""
         return Memo(self._current or self._previous)
+
+    def turn(self) -> None:
+        """Begin the next generation here: for many calls in one state, of which few come again."""
+        self._previous, self._current = self._current, {}
 
     def leaf(self, function: Callable[[*Ts], R], slot: Hashable, *args: *Ts) -> R:
         """The value of ``function(*args)``; the same object as before when it is equal to that."""

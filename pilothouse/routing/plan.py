@@ -383,7 +383,7 @@ class Proxyless:
     """Where it may ask how to serve: IP literals, sorted."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class ProxyPlan:
     """What one proxy must do."""
 

@@ -50,6 +50,8 @@ from pilothouse.routing import state as states
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
+FORGOTTEN = 1000
+"""Kinds that come after which what none of them needed again is forgotten, without a new state."""
 _NOTHING_THERE: Final[kinship.AtAddress] = {}
 
 
@@ -59,24 +61,33 @@ class Planner:
     def __init__(self) -> None:
         self._shared = memory.Memo()
         self._asked = memory.Memo()
+        self._kinds: kinship.Kinds = memory.Living()
 
     def update(self, state: states.MeshState) -> Mesh:
         """Index a state. Meshes of earlier states stay as they are."""
         self._shared = self._shared.next()
         self._asked = self._asked.next()
-        return Mesh(state, shared=self._shared, asked=self._asked)
+        return Mesh(state, shared=self._shared, asked=self._asked, kinds=self._kinds)
 
 
 class Mesh:
     """One state of the mesh, arranged to answer what a proxy must do; for one thread at a time."""
 
-    def __init__(self, state: states.MeshState, *, shared: memory.Memo, asked: memory.Memo) -> None:
+    def __init__(
+        self,
+        state: states.MeshState,
+        *,
+        shared: memory.Memo,
+        asked: memory.Memo,
+        kinds: kinship.Kinds,
+    ) -> None:
         """Made by a `Planner`.
 
         Args:
             state: What to plan.
             shared: Remembers the pieces that every state needs.
             asked: Remembers the pieces that some proxies need.
+            kinds: Remembers what the proxies are.
         """
         self.state = state
         self._asked = asked
@@ -129,8 +140,9 @@ class Mesh:
             compared=compared if self._placed else None, traced=found.tracing is not None
         )
         self._once: dict[object, object] = {}
-        self._kinds: dict[int, tuple[proxies.Proxy, kinship.Kind]] = {}
-        self._planned: dict[int, plans.ProxyPlan] = {}
+        self._kinds = kinds
+        self._planned: memory.Living[kinship.Kind, plans.ProxyPlan] = memory.Living()
+        self._fresh = 0
 
     def plan(
         self, proxy: proxies.Proxy, *, served: bool = False
@@ -152,18 +164,13 @@ class Mesh:
         if missing and not served:
             return plans.NotReady(waiting_for=missing)
         kind = self.kind(proxy)
-        planned = self._planned.get(id(kind))
+        planned = self._planned.get(kind)
         if planned is None:
-            planned = self._planned[id(kind)] = self._plan_of(kind)
+            self._fresh += 1
+            if self._fresh % FORGOTTEN == 0:
+                self._asked.turn()
+            planned = self._planned.put(kind, self._plan_of(kind))
         return planned
-
-    def kind(self, proxy: proxies.Proxy) -> kinship.Kind:
-        """What a proxy is, if it is no source; those of one kind have one plan."""
-        # Both are kept, so that nothing else can get their identities.
-        known = self._kinds.get(id(proxy))
-        if known is None:
-            known = self._kinds[id(proxy)] = (proxy, self._kind(proxy))
-        return known[1]
 
     def moved(self, before: Mesh) -> frozenset[str] | None:
         """The addresses whose proxies may be of another kind than before; None if any may be.
@@ -180,24 +187,24 @@ class Mesh:
         )
         return kinship.moved(before.state.endpoints, self.state.endpoints) if same else None
 
-    def _kind(self, proxy: proxies.Proxy) -> kinship.Kind:
-        """From what is known where a proxy is; looked at again when that has changed."""
-        slot, interest, beside = id(proxy), self._interest, self._services_beside(proxy)
+    def kind(self, proxy: proxies.Proxy) -> kinship.Kind:
+        """What a proxy is, if it is no source; those of one kind have one plan."""
+        beside, at = self._services_beside(proxy), (proxy.id.namespace, proxy.id.address)
         if proxy.id.role is proxies.Role.GATEWAY:
-            return self._asked.leaf(kinship.gateway, slot, proxy, self._gateways, interest, beside)
-        at = (proxy.id.namespace, proxy.id.address)
+            return kinship.known(
+                self._kinds, kinship.gateway, proxy, self._gateways, self._interest, beside
+            )
         about = (
-            proxy,
             self._workloads.get(at),
             self._addresses.get(at, _NOTHING_THERE),
             self._selectors(proxy.id.namespace),
             self._clients.asked,
             self._clients.member_of(proxy.id.address),
-            interest,
+            self._interest,
         )
         if proxy.id.role is proxies.Role.GRPC:
-            return self._asked.leaf(kinship.grpc, slot, *about)
-        return self._asked.leaf(kinship.sidecar, slot, *about, beside)
+            return kinship.known(self._kinds, kinship.grpc, proxy, *about)
+        return kinship.known(self._kinds, kinship.sidecar, proxy, *about, beside)
 
     def _plan_of(self, kind: kinship.Kind) -> plans.ProxyPlan:
         match kind:
@@ -230,16 +237,9 @@ class Mesh:
         """The layer that all proxies share, and one that those with the same standpoint do."""
         if not self._placed:
             return (self._endpoints,)
+        seen = (self._directory.mesh, self.state.endpoints, self._placed, stand)
         return self._endpoints, self._remembered(
-            ("endpoints", stand),
-            lambda: self._asked.group(
-                endpoints.placed_layer,
-                stand,
-                self._directory.mesh,
-                self.state.endpoints,
-                self._placed,
-                stand,
-            ),
+            ("endpoints", stand), lambda: self._asked.group(endpoints.placed_layer, stand, *seen)
         )
 
     def _services_beside(self, proxy: proxies.Proxy) -> tuple[keys.ServiceKey, ...] | None:
@@ -337,14 +337,8 @@ class Mesh:
     def _gateway(self, kind: kinship.GatewayKind) -> plans.ProxyPlan:
         slot = (*kind.gateways, kind.bind, kind.service)
         found = self._serve(tuple(self._gateways[key] for key in kind.gateways))
-        listeners = self._asked.leaf(
-            gateway_listeners.listeners,
-            slot,
-            found.ports,
-            kind.bind,
-            kind.service,
-            self._objects.tracing,
-        )
+        how = (kind.bind, kind.service, self._objects.tracing)
+        listeners = self._asked.leaf(gateway_listeners.listeners, slot, found.ports, *how)
         return self._plan(
             kind,
             self._layer(gateways.layer, slot, found, listeners),

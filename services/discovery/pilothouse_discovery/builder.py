@@ -26,6 +26,7 @@ from pilothouse.envoy.gate import gate, sizes
 from pilothouse.model import keys
 from pilothouse.model import proxy as proxies
 from pilothouse.routing import kinship, plan, planner, state
+from pilothouse.routing import memo as memory
 from pilothouse.xds import resources
 from pilothouse_discovery import gatekeeping, records, views
 from pilothouse_discovery import world as worlds
@@ -77,6 +78,7 @@ class Told(NamedTuple):
     """All of one kind, with nothing held for them, have the same answer; None for others."""
 
 
+_Snapshots = memory.Living[plan.ProxyPlan, resources.Snapshot]
 _Variant = frozenset[tuple[keys.ObjectKey, objects.Config | None]]
 
 
@@ -113,10 +115,12 @@ class Builder:
         self._state: state.MeshState | None = None
         self._finished: weakref.WeakSet[resources.Layer] = weakref.WeakSet()
         self._large: weakref.WeakSet[resources.Resource] = weakref.WeakSet()
-        self._translated: dict[int, tuple[plan.ProxyPlan, resources.Snapshot]] = {}
+        self._translated: _Snapshots = memory.Living()
         """The plans of this build that some proxy has, and their snapshots."""
-        self._made: dict[int, tuple[plan.ProxyPlan, resources.Snapshot]] = {}
+        self._made: _Snapshots = memory.Living()
         """The same, before the gate has left anything out."""
+        self._fresh = 0
+        """Plans that were translated."""
         self._variants: dict[_Variant, planner.Mesh] = {}
         """The meshes of this build for proxies that have something held."""
         self._faults: gatekeeping.Faults = frozenset()
@@ -145,7 +149,7 @@ class Builder:
         again = self._sources is not None and self._sources.objects != sources.objects
         self._sources = sources
         self._translator.begin_generation()
-        self._translated, self._made = {}, {}
+        self._translated, self._made = memory.Living(), memory.Living()
         built, mesh = self._admitted(sources, asked, list(refusals), proven, again=again)
         self._authored.update(
             (
@@ -258,12 +262,14 @@ class Builder:
 
     def _raw(self, planned: plan.ProxyPlan, sources: worlds.Sources) -> resources.Snapshot:
         """All that follows from a plan, right or wrong."""
-        known = self._made.get(id(planned))
+        known = self._made.get(planned)
         if known is None:
-            # The plan is kept with it, so that nothing else can get its identity.
+            self._fresh += 1
+            if self._fresh % planner.FORGOTTEN == 0:
+                self._translator.begin_generation()
             made = self._translator.snapshot(planned, sources.secrets)
-            known = self._made[id(planned)] = (planned, made)
-        return known[1]
+            known = self._made.put(planned, made)
+        return known
 
     def answers(self, asked: Iterable[Asked]) -> tuple[Told, ...]:
         """What each of these proxies shall hold by the newest build, in their order."""
@@ -304,7 +310,7 @@ class Builder:
     def _snapshot(
         self, planned: plan.ProxyPlan, sources: worlds.Sources, *, grpc: bool
     ) -> resources.Snapshot:
-        known = self._translated.get(id(planned))
+        known = self._translated.get(planned)
         if known is None:
             made = self._raw(planned, sources)
             if not self._alarmed and not self._faults.issuperset(
@@ -314,8 +320,8 @@ class Builder:
                 self._alarm()
             passed = self._gate.passed(made, grpc=grpc)
             self._finish(passed)
-            known = self._translated[id(planned)] = (planned, passed)
-        return known[1]
+            known = self._translated.put(planned, passed)
+        return known
 
     def _finish(self, snapshot: resources.Snapshot) -> None:
         """Work out here what its first stream would ask for on the loop: versions and frames."""

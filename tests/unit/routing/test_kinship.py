@@ -4,12 +4,13 @@ another."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pilothouse.model import keys, services
+from pilothouse.model import keys, proxy, services
 from pilothouse.routing import kinship, plan, planner, state
 from tests.support import meshes
 
@@ -43,9 +44,9 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     real: Callable[..., Any] = kinship.sidecar
 
-    def sidecar(proxy: Any, *about: Any) -> Any:
-        found.append(proxy.id.name)
-        return real(proxy, *about)
+    def sidecar(of: Any, *about: Any) -> Any:
+        found.append(of.id.name)
+        return real(of, *about)
 
     monkeypatch.setattr(kinship, "sidecar", sidecar)
     return found
@@ -133,3 +134,23 @@ def test_whatever_else_changes_may_concern_anybody(changed: state.MeshState) -> 
     after = one.update(changed)
     assert after.moved(before) is None
     assert one.update(changed).moved(after) == frozenset()
+
+
+def test_nothing_is_kept_of_a_proxy_that_has_gone() -> None:
+    """Though there is no new state; a gRPC application is of a kind of its own, by its address."""
+    mesh = planner.Planner().update(world(a=["10.0.0.1"]))
+    gone: list[weakref.ref[object]] = []
+    for number in range(3):
+        of = proxy.Proxy(
+            id=proxy.NodeId(
+                role=proxy.Role.GRPC, address=f"10.9.0.{number}", name="x", namespace="default"
+            )
+        )
+        gone += [weakref.ref(of), weakref.ref(meshes.planned(mesh, of))]
+        del of
+    assert [one() is None for one in gone[::2]] == [True] * 3
+    for number in range(2 * planner.FORGOTTEN):
+        address = f"10.8.{number >> 8}.{number & 255}"
+        node = proxy.NodeId(role=proxy.Role.GRPC, address=address, name="x", namespace="default")
+        mesh.plan(proxy.Proxy(id=node))
+    assert [one() is None for one in gone] == [True] * 6
