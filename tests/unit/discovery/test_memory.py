@@ -108,3 +108,37 @@ except ValueError:
 def test_work_is_not_disturbed_and_what_makes_the_process_larger_is_not_searched() -> None:
     """Collections are off meanwhile; what was added stays out of them only if it was much."""
     subprocess.run([sys.executable, "-c", UNDISTURBED], check=True, timeout=60)
+
+
+PENDING = """
+import gc
+from pilothouse_discovery import memory
+
+class Node:
+    pass
+
+def pending():
+    return sum(isinstance(one, Node) for one in gc.get_objects())
+
+undisturbed = memory.Undisturbed()
+memory.collect_less()
+with undisturbed():
+    pass
+frozen = gc.get_freeze_count()
+for _ in range(100):
+    node = Node()
+    node.itself = node
+del node
+assert pending() == 100
+more = [object() for _ in range(500_000)]  # memory in which nothing is searched
+with undisturbed():
+    pass
+assert gc.get_freeze_count() != frozen  # as the process has grown
+gc.unfreeze()
+assert pending() == 0
+"""
+
+
+def test_what_nobody_needs_is_not_kept_because_the_process_has_grown() -> None:
+    """A cycle that waits to be found is found before what is there is left out of searches."""
+    subprocess.run([sys.executable, "-c", PENDING], check=True, timeout=60)
