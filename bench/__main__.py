@@ -100,7 +100,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--larger", action="store_true", help="also 5,000 streams and 10,000 services: minutes more"
     )
-    parser.add_argument("--connects", type=int, default=2000, help="connects and disconnects")
+    parser.add_argument("--connects", type=int, default=10_000, help="connects and disconnects")
     parser.add_argument("--no-peers", action="store_true", help="leave other servers out")
     parser.add_argument("--json", type=pathlib.Path, help="file to write all numbers to")
     parser.add_argument(
