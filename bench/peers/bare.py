@@ -40,16 +40,19 @@ class Bare:
             url: _response([one for one in everything.resources if one.resource.type_url == url])
             for url in _TYPES
         }
-        self._streams: dict[Context, asyncio.Task[None] | None] = {}
+        self._streams: dict[Context, asyncio.Task[None]] = {}
         """Each with its newest write: a stream takes one at a time."""
 
     async def serve(self, _requests: object, context: Context) -> None:
         """One stream."""
-        for url in _TYPES:
+        *others, last = _TYPES
+        for url in others:
             await context.read()
             await context.write(self._whole[url])
             await context.read()
-        self._streams[context] = None
+        await context.read()
+        # A client has all when it has read this, and a change may come before its answer does.
+        self._streams[context] = asyncio.create_task(_write(context, self._whole[last], None))
         try:
             while isinstance(await context.read(), bytes):
                 pass
