@@ -123,34 +123,36 @@ class Interest(NamedTuple):
     """True if names in traces count."""
 
 
-def sidecar(
-    proxy: proxies.Proxy,
-    workload: registry.Workload | None,
-    at_address: AtAddress,
-    selectors: Selectors,
-    asked: sources.Asked,
-    member_of: frozenset[keys.ServiceKey],
-    interest: Interest,
-    beside: Beside,
-) -> SidecarKind:
+class Place(NamedTuple):
+    """What is known where a proxy is. Mostly the same objects as before, so compared in no time."""
+
+    workload: registry.Workload | None
+    """Its pod, if that is known."""
+    at_address: AtAddress
+    """What serves at its address."""
+    selectors: Selectors
+    """The services of its namespace."""
+    asked: sources.Asked
+    """The tests of sources in rules."""
+    member_of: frozenset[keys.ServiceKey]
+    """Services that those name, and that have an endpoint at its address."""
+
+
+def sidecar(proxy: proxies.Proxy, place: Place, interest: Interest, beside: Beside) -> SidecarKind:
     """The kind of a sidecar.
 
     Args:
         proxy: Which.
-        workload: Its pod, if that is known.
-        at_address: What serves at its address.
-        selectors: The services of its namespace.
-        asked: The tests of sources in rules.
-        member_of: Services that those name, and that have an endpoint at its address.
+        place: Where it is.
         interest: What of it counts at all.
         beside: The services that it is an endpoint of.
     """
-    labels = indexes.labels(proxy, workload)
-    ports = _served(proxy, workload, at_address, selectors)
+    labels = indexes.labels(proxy, place.workload)
+    ports = _served(proxy, place)
     return _one(
         SidecarKind(
             namespace=proxy.id.namespace,
-            truths=_truths(proxy, labels, asked, member_of),
+            truths=_truths(proxy, labels, place),
             stand=_stand(proxy, labels, interest.compared),
             beside=beside,
             ports=ports,
@@ -163,24 +165,16 @@ def sidecar(
     )
 
 
-def grpc(
-    proxy: proxies.Proxy,
-    workload: registry.Workload | None,
-    at_address: AtAddress,
-    selectors: Selectors,
-    asked: sources.Asked,
-    member_of: frozenset[keys.ServiceKey],
-    interest: Interest,
-) -> GrpcKind:
+def grpc(proxy: proxies.Proxy, place: Place, interest: Interest) -> GrpcKind:
     """The kind of a gRPC application; the arguments are those of `sidecar`."""
-    labels = indexes.labels(proxy, workload)
+    labels = indexes.labels(proxy, place.workload)
     return _one(
         GrpcKind(
             namespace=proxy.id.namespace,
-            truths=_truths(proxy, labels, asked, member_of),
+            truths=_truths(proxy, labels, place),
             stand=_stand(proxy, labels, interest.compared),
             address=proxy.id.address,
-            ports=_served(proxy, workload, at_address, selectors),
+            ports=_served(proxy, place),
             provider=proxy.certificate_provider,
         )
     )
@@ -222,13 +216,9 @@ def moved(
     return frozenset(one.address for one in found)
 
 
-def _truths(
-    proxy: proxies.Proxy,
-    labels: keys.Labels,
-    asked: sources.Asked,
-    member_of: frozenset[keys.ServiceKey],
-) -> sources.Truths:
-    return sources.truths(asked, sources.Client(proxy.id.namespace, labels, member_of))
+def _truths(proxy: proxies.Proxy, labels: keys.Labels, place: Place) -> sources.Truths:
+    client = sources.Client(proxy.id.namespace, labels, place.member_of)
+    return sources.truths(place.asked, client)
 
 
 def _name(proxy: proxies.Proxy, labels: keys.Labels) -> str:
@@ -246,19 +236,15 @@ def _stand(
     )
 
 
-def _served(
-    proxy: proxies.Proxy,
-    workload: registry.Workload | None,
-    at_address: AtAddress,
-    selectors: Selectors,
-) -> tuple[endpoints.ServedPort, ...]:
+def _served(proxy: proxies.Proxy, place: Place) -> tuple[endpoints.ServedPort, ...]:
     """The application's ports: of its endpoints, and of services that select its labels."""
     if proxy.bind_address == proxy.application_address:
         # The application itself takes what arrives there; a listener would send to itself for
         # ever.
         return ()
+    workload = place.workload
     return sidecars.served_ports(
-        *(ports for some in at_address.values() for ports in some),
-        endpoints.selected(selectors, workload.labels) if workload else (),
+        *(ports for some in place.at_address.values() for ports in some),
+        endpoints.selected(place.selectors, workload.labels) if workload else (),
         except_port=proxy.outbound_port,
     )

@@ -194,17 +194,16 @@ class Mesh:
             return kinship.known(
                 self._kinds, kinship.gateway, proxy, self._gateways, self._interest, beside
             )
-        about = (
-            self._workloads.get(at),
-            self._addresses.get(at, _NOTHING_THERE),
-            self._selectors(proxy.id.namespace),
-            self._clients.asked,
-            self._clients.member_of(proxy.id.address),
-            self._interest,
+        place = kinship.Place(
+            workload=self._workloads.get(at),
+            at_address=self._addresses.get(at, _NOTHING_THERE),
+            selectors=self._selectors(proxy.id.namespace),
+            asked=self._clients.asked,
+            member_of=self._clients.member_of(proxy.id.address),
         )
         if proxy.id.role is proxies.Role.GRPC:
-            return kinship.known(self._kinds, kinship.grpc, proxy, *about)
-        return kinship.known(self._kinds, kinship.sidecar, proxy, *about, beside)
+            return kinship.known(self._kinds, kinship.grpc, proxy, place, self._interest)
+        return kinship.known(self._kinds, kinship.sidecar, proxy, place, self._interest, beside)
 
     def _plan_of(self, kind: kinship.Kind) -> plans.ProxyPlan:
         match kind:

@@ -46,10 +46,9 @@ class Delivery:
         self._holding = holder
         self._progress = tracker
         self._herds = herds.Herds()
-        self._told: dict[int, builder.Told] = {}
-        """What those of a kind shall hold by the newest build, by the kind's identity."""
-        self._kinds: list[kinship.Kind] = []
-        """Those that were asked for, so that nothing else can get their identities."""
+        self._told: dict[int, tuple[kinship.Kind, builder.Told]] = {}
+        """What those of a kind shall hold by the newest build, by the kind's identity; the kind is
+        kept, so that nothing else can get that."""
 
     def welcome(self, client: clients.Client) -> None:
         """A proxy has come, or must be looked at on its own."""
@@ -72,7 +71,6 @@ class Delivery:
             moved: The addresses whose proxies may be of another kind; None if any may be.
         """
         self._told.clear()
-        self._kinds.clear()
         self._herds.begin(moved)
         pending: list[clients.Client] = []
         while self._herds.herds or self._herds.loose:
@@ -145,6 +143,7 @@ class Delivery:
         self, bench: workbench.Workbench, batch: Sequence[clients.Client]
     ) -> list[builder.Told]:
         """What each shall hold; of those of one kind, with nothing held, one asks for all."""
+        kinds = {id(one): one for client in batch if (one := client.kind) is not None}
         keys = [
             client.id if client.kind is None or self._holding.held(client) else id(client.kind)
             for client in batch
@@ -156,12 +155,13 @@ class Delivery:
         }
         found: dict[int | str, builder.Told] = {}
         if asked:
-            self._kinds += [one.kind for one in batch if one.kind is not None]
             told = await bench.do(self._builder.answers, tuple(asked.values()))
             found.update(zip(asked, told, strict=True))
-            # Single clients may be asked for again, with something else held for them.
-            self._told.update((key, one) for key, one in found.items() if isinstance(key, int))
-        return [self._told[key] if isinstance(key, int) else found[key] for key in keys]
+        # Single clients may be asked for again, with something else held for them.
+        for key, kind in kinds.items():
+            if key in found:
+                self._told[key] = kind, found[key]
+        return [self._told[key][1] if isinstance(key, int) else found[key] for key in keys]
 
     def _given(self, client: clients.Client, told: builder.Told, held: records.Held) -> bool:
         """Note that a proxy is given its part; True when that leaves something to acknowledge."""
